@@ -1,0 +1,1 @@
+"""The authority on every job: one interface, a Postgres store and an in-memory store."""

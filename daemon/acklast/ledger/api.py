@@ -1,0 +1,330 @@
+"""What every ledger does, and the values that go in and come out.
+
+Two stores answer to it: ``postgres`` (the authority in production) and ``memory`` (tests, simulations). One
+conformance suite runs on both. All times are the ledger's clock, aware, UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol, TypeAlias
+
+from acklast.outcome import Verdict
+
+
+class State(StrEnum):
+    """The states of a job. ``done``, ``dead`` and ``cancelled`` are final until a person redrives."""
+
+    QUEUED = "queued"
+    CLAIMED = "claimed"
+    WAITING = "waiting"
+    DONE = "done"
+    DEAD = "dead"
+    UNRESOLVED = "unresolved"
+    CANCELLED = "cancelled"
+
+
+# --- claiming ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A delivery asks for its job."""
+
+    lane: str
+    key: str
+    fingerprint: bytes
+    type: str | None = None
+    run: str | None = None
+    published_at: datetime | None = None
+    deadline: datetime | None = None
+    not_before: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """The job is ours. ``attempt`` counts the attempts that count, this one included (from 1).
+
+    ``ambiguous``: an earlier attempt may have had its effect (a crash, a timeout, a cut).
+    """
+
+    fence: int
+    attempt: int
+    rate_limited: int
+    ambiguous: bool
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The job's verdict is already recorded: settle the delivery, run nothing."""
+
+    state: State
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NotDue:
+    """The job waits until ``at``."""
+
+    at: datetime
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A live session owns the job; its lease runs until ``until`` unless renewed."""
+
+    until: datetime
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """The key is taken by a job with another fingerprint. That job is untouched."""
+
+    now: datetime
+
+
+Claimed: TypeAlias = Fresh | Decided | NotDue | Held | Conflict
+
+
+# --- recording --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """The evidence of a dead (or unresolved, or malformed) message: what it was, and why it is here.
+
+    ``properties`` and ``headers`` are ready for JSON (binary values already escaped).
+    ``digest`` is set for letters without a job of their own (malformed, key conflict): the same message
+    delivered twice is one letter seen twice.
+    """
+
+    lane: str
+    reason: str
+    payload: bytes
+    key: str | None = None
+    run: str | None = None
+    type: str | None = None
+    content_type: str | None = None
+    detail: str = ""
+    exchange: str = ""
+    routing_key: str = ""
+    headers: Mapping[str, Any] = field(default_factory=dict)
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    digest: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The verdict of one attempt. ``letter`` goes with Bury and Hold.
+
+    ``outcome`` is the outcome's name in snake case (``done``, ``rate_limited``, ``transient``, ``permanent``,
+    ``unknown``, ``interrupted``). ``effect_at`` is when the handler returned.
+    """
+
+    lane: str
+    key: str
+    fence: int
+    verdict: Verdict
+    outcome: str
+    reason: str
+    started_at: datetime
+    effect_at: datetime
+    detail: str = ""
+    letter: Letter | None = None
+
+
+class Recorded(StrEnum):
+    """What became of a record."""
+
+    RECORDED = "recorded"
+    """The transition was made now, or had been made by the same fence before (a repeated flush)."""
+    CLAIM_LOST = "claim_lost"
+    """The fence had moved on: nothing was written."""
+
+
+# --- reading ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptView:
+    fence: int
+    attempt: int
+    outcome: str
+    reason: str
+    detail: str
+    started_at: datetime | None
+    ended_at: datetime | None
+    worker: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """One job's account, with the attempts that did not simply succeed, oldest first."""
+
+    lane: str
+    key: str
+    state: State
+    type: str | None
+    run: str | None
+    fence: int
+    attempts: int
+    rate_limited: int
+    ambiguous: bool
+    reason: str | None
+    result: Any
+    worker: str | None
+    version: str | None
+    published_at: datetime | None
+    enqueued_at: datetime
+    claimed_at: datetime | None
+    available_at: datetime | None
+    effect_at: datetime | None
+    recorded_at: datetime | None
+    settled_at: datetime | None
+    deadline: datetime | None
+    history: tuple[AttemptView, ...] = ()
+    letters: tuple[LetterView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LetterView:
+    id: int
+    lane: str
+    key: str | None
+    run: str | None
+    reason: str
+    detail: str
+    attempts: int
+    first_failure_at: datetime
+    last_failure_at: datetime
+    seen: int
+    worker: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run's account. ``manifest`` is None for a run that foreign publishers made by the header alone."""
+
+    run: str
+    manifest: int | None
+    counts: Mapping[State, int]
+    created_at: datetime | None
+    attempts: int
+    """Claims started over the run, spent or not."""
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every job of the manifest is in exactly one state."""
+        return self.manifest is None or self.manifest == self.total
+
+    @property
+    def open(self) -> int:
+        """Jobs that still have something to do."""
+        return sum(self.counts.get(s, 0) for s in (State.QUEUED, State.CLAIMED, State.WAITING))
+
+
+# --- enqueueing -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestRow:
+    """One job that a run promises to publish."""
+
+    lane: str
+    key: str
+    fingerprint: bytes
+    type: str | None = None
+    deadline: datetime | None = None
+
+
+class Manifested(StrEnum):
+    """What the ledger says of a manifest row."""
+
+    NEW = "new"
+    """Not known before: publish it."""
+    OPEN = "open"
+    """Known and never started: publishing again is safe, and needed after an interrupted enqueue."""
+    DUPLICATE = "duplicate"
+    """Known and started, waiting or final: do not publish."""
+    CONFLICT = "conflict"
+    """The key is taken by another content: not touched, do not publish."""
+
+
+# --- the ledger -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A worker session as it was opened. Ids grow."""
+
+    id: int
+    instance: str
+    lease_s: float
+
+
+class Ledger(Protocol):
+    """The authority on every job.
+
+    Every method raises ``LedgerUnavailable`` where the store cannot be reached.
+    """
+
+    async def open_session(self, instance: str, *, worker: str, version: str, lease_s: float) -> Session:
+        """Start a worker session; ends the sessions of the same ``instance`` at once.
+
+        Only for a caller that holds the instance's exclusive lock, which proves that its predecessor is gone.
+        """
+
+    async def renew(self, session: Session) -> bool:
+        """Extend the lease by ``session.lease_s``; False where it had ended already: it never lives again."""
+
+    async def close_session(self, session: Session) -> None:
+        """End the lease now."""
+
+    async def claim(self, session: Session, claim: Claim) -> Claimed:
+        """Claim a job for this session, or say why not.
+
+        Raises ``SessionLost`` where the session's lease has ended.
+        """
+
+    async def record(self, session: Session, record: Record) -> Recorded:
+        """Write an attempt's verdict, guarded by the fence."""
+
+    async def settled(self, lane: str, key: str, fence: int) -> None:
+        """Note, lazily, that the delivery of this fence was acknowledged."""
+
+    async def bury_stray(self, letter: Letter, *, worker: str, version: str) -> None:
+        """Keep a message that has no job of its own (malformed, key conflict). Safe to repeat by digest."""
+
+    def transaction(self, session: Session, record: Record) -> AbstractAsyncContextManager[Any]:
+        """A connection in a transaction that also writes ``record`` at its end.
+
+        Raises ``ClaimLost`` at the end, rolling everything back, where the fence has moved on.
+        """
+
+    async def manifest(self, run: str, rows: Sequence[ManifestRow]) -> Sequence[Manifested]:
+        """Promise jobs of a run, in one transaction; one answer per row, in order."""
+
+    async def cancel(self, lane: str, key: str) -> bool:
+        """Cancel a job that is not final; False where there is none such."""
+
+    async def jobs(self, key: str, lane: str | None = None) -> Sequence[JobView]:
+        """The accounts of all jobs with this key."""
+
+    async def run(self, run: str) -> RunView | None:
+        """A run's account, or None where nothing is known of it."""
+
+    async def close(self) -> None:
+        """Flush what is lazy and let the connections go."""

@@ -1,0 +1,108 @@
+"""What an attempt came to (outcomes) and what follows from it (verdicts): frozen values, matched exhaustively.
+
+A handler speaks in exceptions (``acklast.errors``); from ``decide.classify`` on, only these values travel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The effect happened. ``result`` is small and becomes JSON in the ledger."""
+
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimited:
+    """The downstream's quota refused. ``retry_after_s`` is None where it did not say how long."""
+
+    retry_after_s: float | None = None
+    reason: str = "rate_limited"
+
+
+@dataclass(frozen=True, slots=True)
+class Transient:
+    """It did not happen, and may later. ``retry_after_s`` is the downstream's own wish, if any."""
+
+    reason: str
+    detail: str = ""
+    retry_after_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Permanent:
+    """It will never happen."""
+
+    reason: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """It may have happened. ``cut`` is true where a drain had to stop the handler: no attempt is spent."""
+
+    reason: str
+    detail: str = ""
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """A drain came before any effect. Spends no attempt."""
+
+    reason: str = "drain"
+
+
+Outcome: TypeAlias = Done | RateLimited | Transient | Permanent | Unknown | Interrupted
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """The job is done."""
+
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Start again, no earlier than ``at`` (database clock, aware).
+
+    ``spends`` is false where the attempt does not count. ``ambiguous`` marks that an effect may have happened.
+    """
+
+    at: datetime
+    reason: str
+    spends: bool = True
+    ambiguous: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    """The job is dead; its payload goes to the dead letters with this reason."""
+
+    reason: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Stop in ``unresolved``, with the payload kept, until a person or the reconciler decides."""
+
+    reason: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """Release the claim and requeue the delivery; the attempt is not spent."""
+
+    reason: str
+    ambiguous: bool = False
+
+
+Verdict: TypeAlias = Complete | Retry | Bury | Hold | GiveBack
