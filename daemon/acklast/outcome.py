@@ -1,4 +1,4 @@
-"""What an attempt came to (outcomes) and what follows from it (verdicts): frozen values, matched exhaustively.
+"""What an attempt came to (outcomes) and what follows from it (verdicts): frozen, matched exhaustively.
 
 A handler speaks in exceptions (``acklast.errors``); from ``decide.classify`` on, only these values travel.
 """
@@ -72,7 +72,7 @@ class Complete:
 class Retry:
     """Start again, no earlier than ``at`` (database clock, aware).
 
-    ``spends`` is false where the attempt does not count. ``ambiguous`` marks that an effect may have happened.
+    ``spends`` is false where the attempt does not count; ``ambiguous``: an effect may have happened.
     """
 
     at: datetime

@@ -16,8 +16,8 @@ from typing import Any
 class RawMessage:
     """One AMQP message as it came, before anything of it is believed.
 
-    A text property whose bytes are not UTF-8 is kept as ``bytes``. ``timestamp`` is what the client library made
-    of it: a datetime, a number, or None.
+    A text property whose bytes are not UTF-8 is kept as ``bytes``. ``timestamp`` is as the library made it:
+    a datetime, a number, or None.
     """
 
     body: bytes
