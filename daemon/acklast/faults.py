@@ -1,0 +1,47 @@
+"""Named fault points: places where the crash tests kill the process. Off, a point costs one test of a constant.
+
+The test harness switches them on by the environment variable ``ACKLAST_FAULT``, which names one point and the
+number of the hit at which to die: ``recorded:1``. A line in ``ACKLAST_FAULT_MARK`` tells the harness that the
+process died there and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Final
+
+POINTS: Final = (
+    "received",
+    "parsed",
+    "entered",
+    "claimed",
+    "started",
+    "effect",
+    "decided",
+    "recorded",
+    "published",
+    "acked",
+    "emitted",
+)
+"""In the order in which a delivery passes them; see ``acklast.delivery``."""
+
+_PLAN: Final = os.environ.get("ACKLAST_FAULT", "")
+ARMED: Final = bool(_PLAN)
+"""Test it before calling ``point``: ``if faults.ARMED: faults.point("claimed")``."""
+
+_hits: dict[str, int] = {}
+
+
+def point(name: str) -> None:
+    """Die here by SIGKILL, as a crash would have it, where the plan says so."""
+    planned, _, nth = _PLAN.partition(":")
+    if name != planned:
+        return
+    _hits[name] = _hits.get(name, 0) + 1
+    if _hits[name] == int(nth or 1):
+        mark = os.environ.get("ACKLAST_FAULT_MARK")
+        if mark:
+            Path(mark).write_text(_PLAN)
+        os.kill(os.getpid(), signal.SIGKILL)

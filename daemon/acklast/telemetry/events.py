@@ -1,0 +1,61 @@
+"""The one stream of events: each thing that happens is said once, as a value, and sinks make of it what they need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something about the daemon itself: a session, a connection, a drain. ``name`` is dotted snake case."""
+
+    name: str
+    level: str = "info"
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A delivery has been settled: the end of one pass through the delivery path.
+
+    ``disposition`` is what became of the delivery: a verdict in snake case, or ``decided``, ``not_due``, ``held``,
+    ``conflict``, ``malformed``, ``claim_lost``. Durations are in seconds.
+    """
+
+    disposition: str
+    lane: str
+    key: str | None
+    type: str | None = None
+    run: str | None = None
+    outcome: str | None = None
+    reason: str | None = None
+    attempt: int | None = None
+    fence: int | None = None
+    ambiguous: bool = False
+    handler_s: float | None = None
+    total_s: float | None = None
+    acked: bool = True
+
+
+Event: TypeAlias = Notice | Settled
+Sink: TypeAlias = Callable[[Event], None]
+
+
+class Emitter:
+    """Hands each event to every sink. A sink that fails is the sink's loss, never the job's."""
+
+    def __init__(self, *sinks: Sink) -> None:
+        self._sinks = sinks
+        self.failures = 0
+
+    def emit(self, event: Event) -> None:
+        for sink in self._sinks:
+            try:
+                sink(event)
+            except Exception:
+                self.failures += 1
+
+    def notice(self, name: str, level: str = "info", **fields: Any) -> None:
+        self.emit(Notice(name, level, fields))
