@@ -118,8 +118,8 @@ def backoff_s(number: int, policy: Policy, jitter: float) -> float:
 def decide_start(attempt: Attempt, policy: Policy, now: datetime, *, can_reconcile: bool) -> Start:
     """Whether a claimed job may start, and how.
 
-    A job whose earlier attempt may have had its effect is reconciled or held first where the lane says so, even
-    past its deadline: the deadline bounds the effect, not the finding out.
+    A job whose earlier attempt may have had its effect is reconciled or held first where the lane says so,
+    even past its deadline: the deadline bounds the effect, not the finding out.
     """
     if attempt.ambiguous and policy.on_unknown is OnUnknown.HOLD:
         return Hold("unknown", "an earlier attempt may have had its effect")

@@ -1,4 +1,4 @@
-"""Named fault points: places where the crash tests kill the process. Off, a point costs one test of a constant.
+"""Named fault points, where the crash tests kill the process. Off, a point costs one test of a constant.
 
 The test harness switches them on by the environment variable ``ACKLAST_FAULT``, which names one point and the
 number of the hit at which to die: ``recorded:1``. A line in ``ACKLAST_FAULT_MARK`` tells the harness that the

@@ -1,4 +1,4 @@
-"""The one stream of events: each thing that happens is said once, as a value, and sinks make of it what they need."""
+"""The one stream of events: each thing that happens is said once, as a value; sinks make of it what they need."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Notice:
 class Settled:
     """A delivery has been settled: the end of one pass through the delivery path.
 
-    ``disposition`` is what became of the delivery: a verdict in snake case, or ``decided``, ``not_due``, ``held``,
-    ``conflict``, ``malformed``, ``claim_lost``. Durations are in seconds.
+    ``disposition`` is what became of the delivery: a verdict in snake case, or ``decided``, ``not_due``,
+    ``held``, ``conflict``, ``malformed``, ``claim_lost``. Durations are in seconds.
     """
 
     disposition: str

@@ -1,4 +1,4 @@
-"""Logs: structlog as JSON, or for people where standard error is a terminal. Never a payload, never a secret."""
+"""Logs by structlog: JSON, or for people where standard error is a terminal. Never a payload or a secret."""
 
 from __future__ import annotations
 

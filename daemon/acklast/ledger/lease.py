@@ -1,0 +1,131 @@
+"""The worker session of this process: opened, renewed, lost, opened again.
+
+A claim is live while its session's lease is. The lease is counted on the database's clock there and on the
+monotonic clock here, from before the renewal was sent, so that this side always ends first: a daemon that
+could not renew in time starts nothing more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from acklast.errors import LedgerUnavailable, SessionLost
+from acklast.ledger.api import Ledger, Session
+from acklast.telemetry.events import Emitter
+
+_RETRY_S = 0.5
+"""How soon a renewal is tried again when the ledger does not answer."""
+
+
+class Lease:
+    """Holds the session. ``current()`` is what every claim asks first."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        emitter: Emitter,
+        *,
+        instance: str,
+        worker: str,
+        version: str,
+        lease_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ledger = ledger
+        self._emitter = emitter
+        self._instance = instance
+        self._worker = worker
+        self._version = version
+        self._lease_s = lease_s
+        self._clock = clock
+        self._session: Session | None = None
+        self._ends = 0.0
+        self._live = asyncio.Event()
+        self._closed = False
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def live(self) -> bool:
+        """Whether this process may start a job now."""
+        return self._session is not None and self._clock() < self._ends
+
+    async def start(self) -> Session:
+        """Open the session and keep it alive until ``close``."""
+        session = await self._open()
+        self._task = asyncio.create_task(self._keep(), name="lease")
+        return session
+
+    async def current(self) -> Session:
+        """The live session; waits for the next one where the last was lost.
+
+        Raises:
+            SessionLost: the lease is closed for good.
+        """
+        while not self.live:
+            if self._closed:
+                raise SessionLost("the worker session is closed", "Start the daemon again.")
+            self._live.clear()
+            await self._live.wait()
+        assert self._session is not None
+        return self._session
+
+    def lost(self, session: Session) -> None:
+        """The ledger says that this session's lease has ended."""
+        if self._session is session:
+            self._session = None
+            self._live.clear()
+            self._emitter.notice("session.lost", "error", session=session.id, instance=self._instance)
+
+    async def close(self) -> None:
+        """Stop renewing, and end the lease in the ledger where it can be reached."""
+        self._closed = True
+        self._live.set()
+        if self._task:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._session:
+            try:
+                await self._ledger.close_session(self._session)
+            except LedgerUnavailable:
+                self._emitter.notice("session.not_closed", "warning", session=self._session.id)
+
+    async def _open(self) -> Session:
+        sent = self._clock()
+        session = await self._ledger.open_session(
+            self._instance, worker=self._worker, version=self._version, lease_s=self._lease_s
+        )
+        self._session, self._ends = session, sent + self._lease_s
+        self._live.set()
+        self._emitter.notice("session.opened", session=session.id, instance=self._instance)
+        return session
+
+    async def _keep(self) -> None:
+        while not self._closed:
+            pause_s = await self._beat()
+            await asyncio.sleep(pause_s)
+
+    async def _beat(self) -> float:
+        """Renew, or open anew; the seconds until the next beat."""
+        session = self._session
+        try:
+            if session is None:
+                await self._open()
+            else:
+                await self._renew(session)
+        except LedgerUnavailable as error:
+            if session and not self.live:
+                self.lost(session)
+            self._emitter.notice("session.renewal_failed", "warning", error=error.what)
+            return min(_RETRY_S, self._lease_s / 10)
+        return self._lease_s / 3
+
+    async def _renew(self, session: Session) -> None:
+        sent = self._clock()
+        if await self._ledger.renew(session):
+            self._ends = sent + self._lease_s
+            self._live.set()
+        else:
+            self.lost(session)
+            await self._open()
