@@ -1,0 +1,73 @@
+"""``load``: a file and an environment become a ``Config``, or every reason why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from acklast.config.models import Config
+from acklast.config.problems import InvalidConfig, Problem, meant, problems_of
+from acklast.config.sources import Draft, layered, read_secrets, read_toml
+from acklast.errors import ConfigError
+
+
+def load(path: Path, env: Mapping[str, str], *, instance: str | None = None) -> Config:
+    """Read, complete and check a configuration. ``instance`` is the command line's and wins.
+
+    Raises:
+        ConfigError: with every problem, one per line, its key, its value unless secret, and what is valid.
+    """
+    path = path.absolute()
+    draft = layered(read_toml(path), path.name, env)
+    read_secrets(draft, path.parent, env)
+    _complete(draft, path.parent, env)
+    if instance is not None:
+        draft.values["instance"] = instance
+        draft.origins["instance",] = "--instance"
+    config, problems = _validated(draft)
+    if config is None or draft.problems:
+        raise InvalidConfig(path, [*draft.problems, *problems])
+    return config.read_from(path)
+
+
+def _validated(draft: Draft) -> tuple[Config | None, list[Problem]]:
+    try:
+        return Config.model_validate(draft.values, context=frozenset(draft.section("budgets"))), []
+    except ValidationError as error:
+        return None, problems_of(error, draft.file, draft.origins, draft.renamed, draft.reported)
+
+
+def _complete(draft: Draft, directory: Path, env: Mapping[str, str]) -> None:
+    """Fill in what depends on the machine, so that the models need no environment."""
+    draft.section("broker")
+    draft.section("ledger")
+    given = draft.values.get("state_dir")
+    if given is None:
+        draft.values["state_dir"] = default_state_dir(env)
+    elif isinstance(given, str):
+        draft.values["state_dir"] = directory / Path(given).expanduser()
+
+
+def default_state_dir(env: Mapping[str, str]) -> Path:
+    """systemd's ``$STATE_DIRECTORY`` (the first of several), else the user's state directory (XDG)."""
+    if systemd := env.get("STATE_DIRECTORY", "").partition(":")[0]:
+        return Path(systemd)
+    home = Path(env["HOME"]) if env.get("HOME") else Path.home()
+    xdg = Path(env.get("XDG_STATE_HOME", ""))
+    return (xdg if xdg.is_absolute() else home / ".local" / "state") / "acklast"
+
+
+def select(config: Config, lanes: Sequence[str]) -> Config:
+    """The configuration with these lanes alone; all of them where none is named.
+
+    Raises:
+        ConfigError: a lane is not configured.
+    """
+    unknown = [lane for lane in lanes if lane not in config.lanes]
+    if unknown:
+        raise ConfigError(
+            f"No lane {unknown[0]!r} in {config.path}", meant(unknown[0], config.lanes).capitalize()
+        )
+    return config.only(list(dict.fromkeys(lanes))) if lanes else config

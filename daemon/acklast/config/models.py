@@ -1,0 +1,268 @@
+"""The configuration as values: frozen, complete, checked. ``load`` makes them from a file and the
+environment.
+
+Every number is bounded here, so that nothing behind the configuration has to ask whether it makes sense.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Self, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from acklast.config.quota import Quota, parse_quota
+from acklast.config.secrets import check_broker_url, check_dsn, masked, split_urls
+from acklast.policy import OnUnknown, Policy
+from acklast_topology.names import NAME_RULE, Names, valid_name
+
+DAY_S = 86_400.0
+_POLICY = Policy()
+T = TypeVar("T")
+_INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+_APP = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z")
+
+
+def _name(value: str) -> str:
+    if not valid_name(value):
+        raise ValueError(f"must be {NAME_RULE}")
+    return value
+
+
+def _instance(value: str) -> str:
+    # The name becomes part of a file name in the state directory.
+    if _INSTANCE.match(value) is None:
+        raise ValueError(
+            "must be 1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-', starting with a letter or digit"
+        )
+    return value
+
+
+def _app(value: str) -> str:
+    if _APP.match(value) is None:
+        raise ValueError('must be "module:attribute", for example "handlers:app"')
+    return value
+
+
+def _quota(value: Any) -> Any:
+    return parse_quota(value) if isinstance(value, str) else value
+
+
+Name = Annotated[str, AfterValidator(_name)]
+BrokerUrl = Annotated[SecretStr, AfterValidator(check_broker_url)]
+Dsn = Annotated[SecretStr, AfterValidator(check_dsn)]
+PositiveS = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+PositiveInt = Annotated[int, Field(ge=1)]
+
+
+def derived_prefetch(concurrency: int) -> int:
+    """Deliveries to hold for ``concurrency`` handlers: one to run and one to follow each, within bounds."""
+    return min(1000, max(10, 2 * concurrency))
+
+
+class Section(BaseModel):
+    """What every part of the configuration has in common."""
+
+    # hide_input_in_errors: a secret of the wrong type must not come back in pydantic's own text.
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class Declare(StrEnum):
+    """What a daemon may do to the broker's objects."""
+
+    APPLY = "apply"
+    """Declare what is missing, then verify."""
+    VERIFY = "verify"
+    """Verify only: for a broker user without the configure permission."""
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    AUTO = "auto"
+    """``console`` on a terminal, ``json`` elsewhere."""
+    JSON = "json"
+    CONSOLE = "console"
+
+
+class Broker(Section):
+    """How to reach RabbitMQ. ``urls`` are tried in turn."""
+
+    urls: Annotated[tuple[BrokerUrl, ...], BeforeValidator(split_urls), Field(min_length=1)]
+    heartbeat_s: Annotated[int, Field(ge=1, le=3600)] = 15
+    connect_timeout_s: PositiveS = 10.0
+    publish_timeout_s: PositiveS = 10.0
+
+    def addresses(self) -> tuple[str, ...]:
+        """The URLs, passwords included: for connecting only, never for a log."""
+        return tuple(url.get_secret_value() for url in self.urls)
+
+    def shown(self) -> tuple[str, ...]:
+        """The URLs with their passwords masked."""
+        return tuple(masked(url) for url in self.addresses())
+
+
+class LedgerServer(Section):
+    """How to reach Postgres, and how long a worker session lives without renewing its lease."""
+
+    dsn: Dsn
+    lease_s: Annotated[float, Field(ge=1, le=3600)] = 15.0
+    pool_size: Annotated[int, Field(ge=1, le=1000)] = 4
+    allow_unsafe_server: bool = False
+
+    def address(self) -> str:
+        """The DSN, password included: for connecting only, never for a log."""
+        return self.dsn.get_secret_value()
+
+    def shown(self) -> str:
+        """The DSN with its password masked."""
+        return masked(self.address())
+
+
+class Drain(Section):
+    deadline_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 30.0
+
+
+class Log(Section):
+    level: LogLevel = LogLevel.INFO
+    format: LogFormat = LogFormat.AUTO
+
+
+class Budget(Section):
+    """A downstream's quota, shared by the lanes that name it.
+
+    ``arrival_bound_s``: a call is counted by the provider at the latest this long after it was sent.
+    """
+
+    quota: Annotated[Quota, BeforeValidator(_quota)]
+    arrival_bound_s: PositiveS = 0.25
+    concurrency: PositiveInt | None = None
+
+
+class Lane(Section):
+    """One lane: how many handlers run at once, what paces them, how failures are answered, what is kept."""
+
+    concurrency: Annotated[int, Field(ge=1, le=10_000)] = 10
+    budget: str | None = None
+    prefetch: Annotated[int, Field(ge=1, le=65_535)] = Field(
+        default_factory=lambda data: derived_prefetch(data["concurrency"])
+    )
+    max_attempts: PositiveInt = _POLICY.max_attempts
+    max_rate_limited: Annotated[int, Field(ge=0)] = _POLICY.max_rate_limited
+    backoff_base_s: PositiveS = _POLICY.backoff_base_s
+    backoff_cap_s: PositiveS = _POLICY.backoff_cap_s
+    retry_after_cap_s: PositiveS = _POLICY.retry_after_cap_s
+    on_unknown: OnUnknown = _POLICY.on_unknown
+    timeout_s: PositiveS = _POLICY.timeout_s
+    keep_done_s: PositiveS = 30 * DAY_S
+    keep_dead_s: PositiveS = 90 * DAY_S
+    keep_payload_s: PositiveS = Field(default_factory=lambda data: data["keep_dead_s"])
+
+    @field_validator("budget")
+    @classmethod
+    def _budget_exists(cls, budget: str | None, info: ValidationInfo) -> str | None:
+        # The context is the file's budgets: a lane cannot see its neighbours otherwise.
+        if budget is not None and info.context is not None and budget not in info.context:
+            known = ", ".join(sorted(info.context)) or "none is defined"
+            raise ValueError(f"must be one of the budgets: {known}")
+        return budget
+
+    def policy(self) -> Policy:
+        """The lane's retry rules for ``decide``."""
+        return Policy(
+            max_attempts=self.max_attempts,
+            max_rate_limited=self.max_rate_limited,
+            backoff_base_s=self.backoff_base_s,
+            backoff_cap_s=self.backoff_cap_s,
+            retry_after_cap_s=self.retry_after_cap_s,
+            on_unknown=self.on_unknown,
+            timeout_s=self.timeout_s,
+        )
+
+    def longest_retry_s(self) -> float:
+        """How long all counted attempts with their waits can take: a second copy may arrive that late."""
+        return self.max_attempts * (max(self.backoff_cap_s, self.retry_after_cap_s) + self.timeout_s)
+
+    @model_validator(mode="after")
+    def _bounds_agree(self) -> Self:
+        problems = []
+        if self.backoff_cap_s < self.backoff_base_s:
+            valid = f"must be at least backoff_base_s, {self.backoff_base_s:g}"
+            problems.append(("backoff_cap_s", self.backoff_cap_s, valid))
+        if self.keep_done_s < self.longest_retry_s():
+            # A job forgotten before its last copy arrives would run again.
+            valid = (
+                f"must be at least {self.longest_retry_s():g}, the longest that the lane's retries can take"
+            )
+            problems.append(("keep_done_s", self.keep_done_s, valid))
+        if self.keep_payload_s > self.keep_dead_s:
+            valid = f"must be at most keep_dead_s, {self.keep_dead_s:g}"
+            problems.append(("keep_payload_s", self.keep_payload_s, valid))
+        return _all_of(problems, self)
+
+
+def _all_of(problems: list[tuple[str, Any, str]], value: T) -> T:
+    """Raise all problems as one pydantic error (``problems`` in its context), or give ``value`` back."""
+    if problems:
+        text = "; ".join(f"{key} = {given!r} {valid}" for key, given, valid in problems)
+        # pydantic formats the text with its context: braces in a value must stay braces.
+        raise PydanticCustomError("several", "{text}", {"text": text, "problems": problems})
+    return value
+
+
+class Config(Section):
+    """Everything a daemon is told. Made by ``load``, which also checks that each lane's budget exists."""
+
+    namespace: Name = "acklast"
+    instance: Annotated[str, AfterValidator(_instance)] = Field(default_factory=socket.gethostname)
+    state_dir: Path
+    app: Annotated[str, AfterValidator(_app)]
+    declare: Declare = Declare.APPLY
+    broker: Broker
+    ledger: LedgerServer
+    drain: Drain = Drain()
+    log: Log = Log()
+    budgets: Mapping[Name, Budget] = Field(default_factory=dict)
+    lanes: Annotated[Mapping[Name, Lane], Field(min_length=1)]
+    _path: Path = PrivateAttr(default=Path("acklast.toml"))
+
+    @property
+    def names(self) -> Names:
+        """The broker names of this namespace."""
+        return Names(self.namespace)
+
+    @property
+    def path(self) -> Path:
+        """The file that this was read from."""
+        return self._path
+
+    def read_from(self, path: Path) -> Self:
+        """The same configuration, knowing its file: the application is found beside it."""
+        copy = self.model_copy()
+        copy._path = path
+        return copy
+
+    def only(self, lanes: list[str]) -> Self:
+        """The same configuration with these lanes alone; each must be configured."""
+        return self.model_copy(update={"lanes": {name: self.lanes[name] for name in lanes}})
