@@ -1,0 +1,138 @@
+"""Finds the programs that the stack runs, and installs them where that needs no question."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_POLICY = Path("/usr/sbin/policy-rc.d")
+_NO_SERVICE = "#!/bin/sh\n# No service starts while the acklast set-up installs a package.\nexit 101\n"
+_OFF = {"0", "no", "false"}
+
+
+class Missing(Exception):  # noqa: N818 - named for what is true, not for being an error
+    """A program is not there and could not be installed. The text says how to get it."""
+
+
+def postgres_bin() -> Path:
+    """The directory of the newest ``initdb`` and ``postgres``, installed by apt where missing.
+
+    Raises:
+        Missing: not there, and it may not be installed from here.
+    """
+    return _find_or_install(_installed_postgres, "Postgres", "postgresql", "ACKLAST_LEDGER_DSN")
+
+
+def rabbitmq_bin() -> Path:
+    """The directory of ``rabbitmq-server`` and ``rabbitmqctl``, installed by apt where missing.
+
+    Raises:
+        Missing: not there, and it may not be installed from here.
+    """
+    return _find_or_install(_installed_rabbitmq, "RabbitMQ", "rabbitmq-server", "ACKLAST_BROKER_URL")
+
+
+def epmd() -> Path:
+    """The Erlang port mapper that comes with the Erlang that RabbitMQ runs on.
+
+    Raises:
+        Missing: no Erlang found.
+    """
+    found = shutil.which("epmd")
+    if found:
+        return Path(found)
+    for candidate in sorted(Path("/usr/lib/erlang").glob("erts-*/bin/epmd"), reverse=True):
+        return candidate
+    raise Missing("epmd is missing: it comes with Erlang. Install Erlang, or put its bin directory on PATH.")
+
+
+def _installed_postgres() -> Path | None:
+    def version(path: Path) -> float:
+        found = re.search(r"/(\d+(?:\.\d+)?)/bin$", str(path))
+        return float(found[1]) if found else 0.0
+
+    packaged = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=version, reverse=True)
+    on_path = [Path(found).resolve().parent] if (found := shutil.which("initdb")) else []
+    for directory in [*packaged, *on_path]:
+        if all((directory / name).exists() for name in ("initdb", "postgres", "psql")):
+            return directory
+    return None
+
+
+def _installed_rabbitmq() -> Path | None:
+    # Debian's /usr/sbin/rabbitmq-server changes user and directory, so the programs beneath it are called.
+    places = [Path("/usr/lib/rabbitmq/bin"), *Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*/sbin")]
+    if found := shutil.which("rabbitmq-server"):
+        places.append(Path(found).resolve().parent)
+    for directory in places:
+        if directory != Path("/usr/sbin") and (directory / "rabbitmq-server").exists():
+            return directory
+    return None
+
+
+def _find_or_install(find: Callable[[], Path | None], name: str, package: str, variable: str) -> Path:
+    if found := find():
+        return found
+    problem = _apt_install(package)
+    if found := find():
+        return found
+    raise Missing(
+        f"{name} is missing and {problem}.\n"
+        f"Install it (Debian, Ubuntu: sudo apt-get install --no-install-recommends {package}),\n"
+        f"or point {variable} at a running one (compose.yaml starts one with Docker)."
+    )
+
+
+def _apt_install(package: str) -> str:
+    """Install ``package`` without starting its service. Gives why it could not, or that it found nothing."""
+    if os.environ.get("ACKLAST_DEV_INSTALL", "").lower() in _OFF:
+        return "ACKLAST_DEV_INSTALL forbids to install it"
+    if shutil.which("apt-get") is None:
+        return "there is no apt-get to install it with"
+    prefix = _as_root()
+    if prefix is None:
+        return "only root can install it (sudo asks for a password here)"
+    print(f"installing {package} with apt-get (ACKLAST_DEV_INSTALL=0 forbids it)", flush=True)  # noqa: T201
+    install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", package]
+    with _no_service_starts(prefix):
+        if _apt(prefix, install) != 0:
+            _apt(prefix, ["apt-get", "update", "-q"])
+            _apt(prefix, install)
+    return "apt-get could not install it"
+
+
+def _as_root() -> list[str] | None:
+    if os.geteuid() == 0:
+        return []
+    if shutil.which("sudo") is None:
+        return None
+    asked = subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False)
+    return ["sudo", "-n"] if asked.returncode == 0 else None
+
+
+def _apt(prefix: list[str], command: list[str]) -> int:
+    return subprocess.run(
+        [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", *command], stdin=subprocess.DEVNULL, check=False
+    ).returncode
+
+
+@contextmanager
+def _no_service_starts(prefix: list[str]) -> Iterator[None]:
+    """Keep a freshly installed package's service from starting: only its programs are wanted.
+
+    Debian asks policy-rc.d before it starts a service. Where the machine has one already, that one decides.
+    """
+    if _POLICY.exists():
+        yield
+        return
+    write = f"cat > {_POLICY} && chmod 755 {_POLICY}"
+    subprocess.run([*prefix, "sh", "-c", write], input=_NO_SERVICE, text=True, check=True)
+    try:
+        yield
+    finally:
+        subprocess.run([*prefix, "rm", "-f", str(_POLICY)], check=False)
