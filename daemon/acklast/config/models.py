@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
@@ -34,7 +34,6 @@ from acklast_topology.names import NAME_RULE, Names, valid_name
 
 DAY_S = 86_400.0
 _POLICY = Policy()
-T = TypeVar("T")
 _INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _APP = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z")
 
@@ -206,36 +205,34 @@ class Lane(Section):
 
     @model_validator(mode="after")
     def _bounds_agree(self) -> Self:
-        problems = []
-        if self.backoff_cap_s < self.backoff_base_s:
-            valid = f"must be at least backoff_base_s, {self.backoff_base_s:g}"
-            problems.append(("backoff_cap_s", self.backoff_cap_s, valid))
-        if self.keep_done_s < self.longest_retry_s():
-            # A job forgotten before its last copy arrives would run again.
-            valid = (
-                f"must be at least {self.longest_retry_s():g}, the longest that the lane's retries can take"
-            )
-            problems.append(("keep_done_s", self.keep_done_s, valid))
-        if self.keep_payload_s > self.keep_dead_s:
-            valid = f"must be at most keep_dead_s, {self.keep_dead_s:g}"
-            problems.append(("keep_payload_s", self.keep_payload_s, valid))
-        return _all_of(problems, self)
+        problems = [
+            (key, given, f"must be {rule}, {bound:g}")
+            for key, given, fits, rule, bound in self._bounds()
+            if not fits
+        ]
+        if problems:
+            # One pydantic error carries them all; its own text is for whoever bypasses ``load``.
+            text = "; ".join(f"{key} {valid}" for key, _, valid in problems)
+            raise PydanticCustomError("several", "{text}", {"text": text, "problems": problems})
+        return self
 
-
-def _all_of(problems: list[tuple[str, Any, str]], value: T) -> T:
-    """Raise all problems as one pydantic error (``problems`` in its context), or give ``value`` back."""
-    if problems:
-        text = "; ".join(f"{key} = {given!r} {valid}" for key, given, valid in problems)
-        # pydantic formats the text with its context: braces in a value must stay braces.
-        raise PydanticCustomError("several", "{text}", {"text": text, "problems": problems})
-    return value
+    def _bounds(self) -> Iterator[tuple[str, float, bool, str, float]]:
+        base_s, cap_s = self.backoff_base_s, self.backoff_cap_s
+        yield "backoff_cap_s", cap_s, cap_s >= base_s, "at least backoff_base_s", base_s
+        # A job forgotten before its last copy arrives would run again.
+        done_s, retry_s = self.keep_done_s, self.longest_retry_s()
+        yield "keep_done_s", done_s, done_s >= retry_s, "at least the longest that its retries take", retry_s
+        payload_s, dead_s = self.keep_payload_s, self.keep_dead_s
+        yield "keep_payload_s", payload_s, payload_s <= dead_s, "at most keep_dead_s", dead_s
 
 
 class Config(Section):
     """Everything a daemon is told. Made by ``load``, which also checks that each lane's budget exists."""
 
     namespace: Name = "acklast"
-    instance: Annotated[str, AfterValidator(_instance)] = Field(default_factory=socket.gethostname)
+    instance: Annotated[str, AfterValidator(_instance)] = Field(
+        default_factory=socket.gethostname, validate_default=True
+    )
     state_dir: Path
     app: Annotated[str, AfterValidator(_app)]
     declare: Declare = Declare.APPLY

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -17,6 +17,7 @@ from acklast.config.secrets import masked
 from acklast.errors import ConfigError
 
 Key: TypeAlias = tuple[str | int, ...]
+T = TypeVar("T")
 
 REMEDY = "Correct each line; docs/reference/configuration.md describes every key"
 
@@ -122,10 +123,16 @@ def problems_of(
     for key, given, valid in _flat(error):
         if key[:2] in reported:
             continue
-        key = next((renamed[key[:n]] for n in range(len(key), 0, -1) if key[:n] in renamed), key)
-        variable = next((origins[key[:n]] for n in range(len(key), 0, -1) if key[:n] in origins), None)
-        found.append(Problem(variable or file, "" if variable else dotted(key), shown(key, given), valid))
+        known_as = _nearest(key, renamed) or key
+        variable = _nearest(known_as, origins)
+        place = "" if variable else dotted(known_as)
+        found.append(Problem(variable or file, place, shown(key, given), valid))
     return found
+
+
+def _nearest(key: Key, mapping: Mapping[Key, T]) -> T | None:
+    """What the mapping holds for the key, or for the part of it that comes closest."""
+    return next((mapping[key[:n]] for n in range(len(key), 0, -1) if key[:n] in mapping), None)
 
 
 def _flat(error: ValidationError) -> Iterable[tuple[Key, Any, str]]:
@@ -141,7 +148,7 @@ def _flat(error: ValidationError) -> Iterable[tuple[Key, Any, str]]:
                 yield key, None, f"is not a known key: {meant(str(key[-1]), known_keys(key[:-1]))}"
             case "missing":
                 yield key, None, _MISSING.get(key, "is missing")
-            case "model_type" | "mapping_type" | "model_attributes_type":
+            case "model_type" | "dict_type" | "mapping_type" | "model_attributes_type":
                 yield key, None, f"must be a table, [{dotted(key)}]"
             case _:
                 yield key, detail["input"], _plain(detail["msg"])
