@@ -1,0 +1,1 @@
+"""Handlers: how a program says what a job does, and how one attempt of it runs."""

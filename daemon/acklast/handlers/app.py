@@ -1,0 +1,169 @@
+"""The handlers of a program, by lane and type."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from acklast.handlers.context import Context
+from acklast.handlers.payload import Decode, JsonPayload, decoder_for
+from acklast.handlers.signature import Function, function_of, name_of, payload_annotation
+from acklast.handlers.threads import Threads
+from acklast_topology.names import NAME_RULE, valid_name
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class JobType:
+    """One kind of job and what handles it."""
+
+    name: str
+    lane: str
+    handler: Function
+    decode: Decode
+    """From an envelope to the payload; raises ``InvalidPayload``."""
+    threads: Threads
+    timeout_s: float | None = None
+    """How long one attempt may run; None: the lane's own."""
+    reconcile: Function | None = None
+
+    def call(self, payload: Any, context: Context) -> Any:
+        """Call the handler as its signature asks: a coroutine where it is ``async def``."""
+        return self.handler(payload, context)
+
+
+class App:
+    """A program's job types.
+
+    ``app = App()`` at module level, then ``@app.job("rent.reminder.v1", lane="reminders")`` above a handler.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, JobType] = {}
+        self._table: dict[tuple[str, str | None], JobType] = {}
+        self._threads = Threads()
+
+    def job(
+        self,
+        type: str,  # noqa: A002 - the contract's word
+        *,
+        lane: str,
+        timeout_s: float | None = None,
+        reconcile: Callable[..., Any] | None = None,
+    ) -> Callable[[F], F]:
+        """Register the decorated function, which stays what it is, as the handler of a job type.
+
+        ``timeout_s`` bounds one attempt, in seconds; without it the lane's bound holds. ``reconcile``, with
+        the handler's own signature, tells whether the effect has happened: True or a result, False, or None
+        where it cannot tell.
+
+        Raises:
+            ValueError: the type is taken, or a name or the timeout is not valid.
+            TypeError: the function is none that can handle a job.
+        """
+        _check_type(type)
+        _check_lane(lane)
+        _check_timeout(type, timeout_s)
+
+        def register(function: F) -> F:
+            self._add(
+                JobType(
+                    name=type,
+                    lane=lane,
+                    handler=function_of(function),
+                    decode=decoder_for(payload_annotation(function), name_of(function)),
+                    threads=self._threads,
+                    timeout_s=timeout_s,
+                    reconcile=function_of(reconcile) if reconcile is not None else None,
+                )
+            )
+            return function
+
+        return register
+
+    def reconcile(self, type: str) -> Callable[[F], F]:  # noqa: A002 - the contract's word
+        """Register the decorated function as the ``reconcile`` of a job type that has its handler already.
+
+        Raises:
+            ValueError: the type has no handler yet, or a reconcile already.
+            TypeError: the function has not a handler's signature.
+        """
+
+        def register(function: F) -> F:
+            job = self._jobs.get(type)
+            if job is None:
+                raise ValueError(
+                    f"job type {type!r} has no handler yet. Put its @app.job above its @app.reconcile"
+                )
+            if job.reconcile is not None:
+                raise ValueError(f"job type {type!r} has a reconcile already. Keep one of the two")
+            self._jobs[type] = replace(job, reconcile=function_of(function))
+            self._index(job.lane)
+            return function
+
+        return register
+
+    def find(self, lane: str, type: str | None) -> JobType | None:  # noqa: A002 - the contract's word
+        """The job type for a message of a lane; one without a type is for the lane's only handler."""
+        return self._table.get((lane, type))
+
+    def lanes(self) -> set[str]:
+        """The lanes that have a handler."""
+        return {job.lane for job in self._jobs.values()}
+
+    def jobs(self) -> tuple[JobType, ...]:
+        """Every job type, in the order in which they were registered."""
+        return tuple(self._jobs.values())
+
+    def prepare(self, slots: Mapping[str, int]) -> None:
+        """Make ready to run. ``slots`` says how many jobs of each lane may run at once.
+
+        Raises:
+            TypeError: a payload type names something that was never defined.
+        """
+        for job in self._jobs.values():
+            if isinstance(job.decode, JsonPayload):
+                job.decode.finish(name_of(job.handler.call))
+        threaded = {job.lane for job in self._jobs.values() if _needs_threads(job)}
+        self._threads.limit = max(1, sum(slots.get(lane, 0) for lane in threaded))
+
+    def close(self) -> None:
+        """Let the threads of plain ``def`` handlers go. Does not wait for a busy one."""
+        self._threads.close()
+
+    def _add(self, job: JobType) -> None:
+        if job.name in self._jobs:
+            raise ValueError(
+                f"job type {job.name!r} has a handler already. Give each handler a type of its own"
+            )
+        self._jobs[job.name] = job
+        self._index(job.lane)
+
+    def _index(self, lane: str) -> None:
+        jobs = [job for job in self._jobs.values() if job.lane == lane]
+        self._table.update({(lane, job.name): job for job in jobs})
+        self._table.pop((lane, None), None)
+        if len(jobs) == 1:
+            self._table[lane, None] = jobs[0]
+
+
+def _needs_threads(job: JobType) -> bool:
+    return job.handler.threaded or (job.reconcile is not None and job.reconcile.threaded)
+
+
+def _check_type(name: str) -> None:
+    if not name or not name.isprintable() or name != name.strip() or len(name.encode()) > 255:
+        raise ValueError(f"job type {name!r} is not valid. Use 1 to 255 bytes of printable text")
+
+
+def _check_lane(lane: str) -> None:
+    if not valid_name(lane):
+        raise ValueError(f"lane {lane!r} is not valid. Use {NAME_RULE}")
+
+
+def _check_timeout(name: str, timeout_s: float | None) -> None:
+    if timeout_s is not None and not (0 < timeout_s < math.inf):
+        raise ValueError(f"job type {name!r}: timeout_s={timeout_s!r} is not valid. Use seconds above 0")

@@ -1,0 +1,170 @@
+"""What a handler knows of its job besides the payload."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Final, Protocol, TypeAlias
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from acklast.errors import AcklastError
+from acklast.handlers.result import kept
+
+Begin: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
+"""Opens a transaction that also records the job as done, with this result, at its end."""
+
+_NO_HEADERS: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class Draining(Protocol):
+    """Whether the daemon is about to stop: the part of ``asyncio.Event`` that is a handler's business."""
+
+    def is_set(self) -> bool:
+        """True from the drain's beginning. Safe from a thread."""
+
+    async def wait(self) -> object:
+        """Return when the drain begins. For async handlers only."""
+
+
+class Context:
+    """One attempt at one job, as its handler sees it.
+
+    Only ``key`` and ``lane`` are needed, so that a test can make one.
+    """
+
+    __slots__ = (
+        "_began",
+        "_begin",
+        "_expires_at",
+        "_headers",
+        "_log",
+        "_threaded",
+        "ambiguous",
+        "attempt",
+        "completed",
+        "deadline",
+        "draining",
+        "key",
+        "lane",
+        "result",
+        "run",
+        "type",
+    )
+
+    def __init__(
+        self,
+        key: str,
+        lane: str,
+        *,
+        type: str | None = None,  # noqa: A002 - the contract's word
+        run: str | None = None,
+        attempt: int = 1,
+        deadline: datetime | None = None,
+        ambiguous: bool = False,
+        headers: Mapping[Any, Any] = _NO_HEADERS,
+        draining: Draining | None = None,
+        transaction: Begin | None = None,
+    ) -> None:
+        self.key: Final = key
+        self.lane: Final = lane
+        self.type: Final = type
+        self.run: Final = run
+        self.attempt: Final = attempt
+        """Attempts that count, this one included: 1 is the first."""
+        self.deadline: Final = deadline
+        """Aware. The job is not started past it; it does not stop a running attempt."""
+        self.ambiguous: Final = ambiguous
+        """An earlier attempt may have had its effect already."""
+        self.draining: Final[Draining] = draining or asyncio.Event()
+        self.completed = False
+        """``transaction`` has committed: the job is done, whatever happens next."""
+        self.result: Any = None
+        self._headers = headers
+        self._begin = transaction
+        self._began = False
+        self._threaded = False
+        self._expires_at: float | None = None
+        self._log: FilteringBoundLogger | None = None
+
+    @property
+    def headers(self) -> Mapping[str, Any]:
+        """The message's headers as they came, read-only."""
+        return MappingProxyType(self._headers)
+
+    @property
+    def log(self) -> FilteringBoundLogger:
+        """A logger that says which job it speaks of. Made at its first use."""
+        if self._log is None:
+            self._log = structlog.get_logger().bind(
+                lane=self.lane, key=self.key, run=self.run, attempt=self.attempt
+            )
+        return self._log
+
+    @property
+    def idempotency_headers(self) -> dict[str, str]:
+        """The header by which a downstream knows a repeat: the same on every attempt."""
+        return {"Idempotency-Key": structured(self.key)}
+
+    def remaining_s(self) -> float:
+        """Seconds until this attempt is cancelled, 0 when overdue; infinite where no attempt runs."""
+        if self._expires_at is None:
+            return float("inf")
+        return max(0.0, self._expires_at - time.monotonic())
+
+    def arm(self, timeout_s: float, *, threaded: bool) -> None:
+        """Start the attempt's clock. Called by the daemon, once, before the handler."""
+        self._expires_at = time.monotonic() + timeout_s
+        self._threaded = threaded
+
+    def transaction(self, result: Any = None) -> AbstractAsyncContextManager[Any]:
+        """A connection whose commit also completes the job with ``result``: both happen or neither.
+
+        Raises:
+            AcklastError: in a plain ``def`` handler, at a second use, or where no ledger stands behind it.
+            ClaimLost: at the end, everything rolled back: another worker owns the job by now.
+        """
+        if self._threaded:
+            raise AcklastError(
+                "ctx.transaction() was called in a plain def handler", "Write the handler as async def"
+            )
+        if self._began:
+            raise AcklastError(
+                "ctx.transaction() was used twice in one attempt",
+                "Do all of the job's work in one transaction; after an error let the lane try again",
+            )
+        if self._begin is None:
+            raise AcklastError(
+                "ctx.transaction() has no ledger behind it", "Pass transaction=... to the Context in a test"
+            )
+        self._began = True
+        return self._transaction(self._begin, kept(result).value)
+
+    @asynccontextmanager
+    async def _transaction(self, begin: Begin, result: Any) -> AsyncIterator[Any]:
+        async with begin(result) as connection:
+            yield connection
+        self.result = result
+        self.completed = True
+
+
+def structured(key: str) -> str:
+    """A key as a structured-field string (RFC 9651), as the Idempotency-Key draft asks.
+
+    In double quotes, with quote and backslash escaped. Such a string is printable ASCII only, so other
+    characters, and the percent sign itself, go as percent-encoded UTF-8: no two keys come out the same.
+    """
+    return '"' + "".join(map(_escaped, key)) + '"'
+
+
+def _escaped(char: str) -> str:
+    if char in '"\\':
+        return "\\" + char
+    if char != "%" and " " <= char <= "~":
+        return char
+    return "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))

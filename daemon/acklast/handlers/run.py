@@ -1,0 +1,203 @@
+"""Runs a function of a handler module to its real end, within its time.
+
+No outcome may be recorded while the handler can still have its effect, so everything here waits until the
+function has stopped: an ``async def`` is cancelled, and cancelled again while it swallows that; a plain
+``def`` cannot be stopped and is waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from asyncio import CancelledError
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Any, Final
+
+from acklast.errors import Permanent
+from acklast.handlers.context import Context
+from acklast.handlers.signature import Function
+from acklast.handlers.threads import Threads
+
+AGAIN_S: Final = 1.0
+"""How long after a cancellation that had no effect the next one comes."""
+
+
+class Stop(Enum):
+    """Who wanted the function to stop, if anybody."""
+
+    NOBODY = "nobody"
+    TIMEOUT = "timeout"
+    CUT = "cut"
+    OUTER = "outer"
+    """Somebody who knows nothing of jobs: the cancellation goes on its way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How the function ended: with a value, or with an error. ``started`` is false where it never ran."""
+
+    value: Any = None
+    error: BaseException | None = None
+    stop: Stop = Stop.NOBODY
+    started: bool = True
+
+
+async def run(
+    function: Function,
+    payload: Any,
+    context: Context,
+    *,
+    threads: Threads,
+    timeout_s: float,
+    cut: Callable[[], bool],
+) -> Ended:
+    """Run ``function`` for at most ``timeout_s`` seconds, and until it has stopped.
+
+    ``cut`` tells whether a drain is what cancels this task. What the function raises comes back as a
+    value, except ``KeyboardInterrupt`` and the cancellation that nobody here asked for.
+    """
+    context.arm(timeout_s, threaded=function.threaded)
+    if function.threaded:
+        return await _in_thread(function, payload, context, threads, cut)
+    return await _inline(function, payload, context, timeout_s, cut)
+
+
+# --- async def: in this very task --------------------------------------------------------------------
+
+
+async def _inline(
+    function: Function, payload: Any, context: Context, timeout_s: float, cut: Callable[[], bool]
+) -> Ended:
+    task = _this_task()
+    before = task.cancelling()
+    watch = _Watch(task, context, timeout_s)
+    value = error = None
+    try:
+        value = await function(payload, context)
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as raised:
+        error = raised
+    finally:
+        watch.stop()
+    if error is None and task.cancelling() == before:
+        return Ended(value)
+    stop = _give_back(task, before, watch.fired, cut)
+    if stop is Stop.OUTER and isinstance(error, CancelledError):
+        raise error
+    return Ended(value, error, stop)
+
+
+class _Watch:
+    """Cancels a task when its time is up, and again every second: some code swallows a cancellation."""
+
+    __slots__ = ("_context", "_handle", "_loop", "_task", "_timeout_s", "fired")
+
+    def __init__(self, task: asyncio.Task[Any], context: Context, timeout_s: float) -> None:
+        self.fired = 0
+        self._task = task
+        self._context = context
+        self._timeout_s = timeout_s
+        self._loop = task.get_loop()
+        self._handle = self._loop.call_later(timeout_s, self._expire)
+
+    def stop(self) -> None:
+        self._handle.cancel()
+
+    def _expire(self) -> None:
+        self.fired += 1
+        self._task.cancel()
+        self._handle = self._loop.call_later(AGAIN_S, self._expire)
+        if self.fired == 2:
+            _say_overdue(self._context, self._timeout_s)
+
+
+def who_stopped(cancels: int, ours: int, cut: bool) -> Stop:
+    """Who cancelled, given how many cancellations stand open and how many of them the timeout made.
+
+    A cancellation that the function itself made and took back (``asyncio.timeout``, a task group) does
+    not stand open.
+    """
+    others = cancels - ours
+    if others > 0 and not cut:
+        return Stop.OUTER
+    if ours > 0:
+        return Stop.TIMEOUT
+    return Stop.CUT if others > 0 else Stop.NOBODY
+
+
+def _give_back(task: asyncio.Task[Any], before: int, ours: int, cut: Callable[[], bool]) -> Stop:
+    """Take back the cancellations that were meant for the function alone: the task still has to record.
+
+    One of an outer party stays open, for whoever made it.
+    """
+    cancels = task.cancelling() - before
+    stop = who_stopped(cancels, ours, cancels > ours and cut())
+    for _ in range(ours if stop is Stop.OUTER else cancels):
+        task.uncancel()
+    return stop
+
+
+# --- plain def: in a thread --------------------------------------------------------------------------
+
+
+async def _in_thread(
+    function: Function, payload: Any, context: Context, threads: Threads, cut: Callable[[], bool]
+) -> Ended:
+    call = partial(contextvars.copy_context().run, _called, function, payload, context)
+    work = threads.submit(call)
+    done = asyncio.wrap_future(work)
+    stop = Stop.NOBODY
+    while True:
+        stop = await _wait(done, context, stop, cut)
+        if done.done():
+            ended: Ended = done.result()
+            # A cut could not reach the thread: what it raised is its own.
+            return Ended(ended.value, ended.error, stop if stop is Stop.TIMEOUT else Stop.NOBODY)
+        if stop is Stop.OUTER:
+            done.cancel()
+            raise CancelledError
+        if work.cancel():
+            return Ended(stop=stop, started=False)
+
+
+async def _wait(done: asyncio.Future[Ended], context: Context, stop: Stop, cut: Callable[[], bool]) -> Stop:
+    """Wait for the thread, or for the first reason to stop; once there is one, for the thread alone."""
+    before = _this_task().cancelling()
+    try:
+        await asyncio.wait([done], timeout=context.remaining_s() if stop is Stop.NOBODY else None)
+    except CancelledError:
+        now = _give_back(_this_task(), before, 0, cut)
+        if now is Stop.OUTER:
+            return now
+        return stop if stop is not Stop.NOBODY else now
+    if done.done() or stop is not Stop.NOBODY:
+        return stop
+    _say_overdue(context, None)
+    return Stop.TIMEOUT
+
+
+def _called(function: Function, payload: Any, context: Context) -> Ended:
+    """Call in the thread. Never raises: a future cannot carry every exception (``StopIteration``)."""
+    try:
+        value = function(payload, context)
+        if inspect.iscoroutine(value):
+            value.close()
+            raise Permanent("returned_coroutine")  # it never ran, and would not run the next time
+    except BaseException as error:
+        return Ended(error=error)
+    return Ended(value)
+
+
+def _say_overdue(context: Context, timeout_s: float | None) -> None:
+    context.log.warning("handler_overdue", timeout_s=timeout_s)
+
+
+def _this_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None  # an async function runs in a task
+    return task
