@@ -1,8 +1,8 @@
 """Budgets: permits that come back one period after the provider must have counted the call.
 
 A budget of 100 per 60 s has 100 permits. A start takes one, and it comes back 60 s after the call's response,
-on this process's monotonic clock. The provider counted the call no later than it answered, so no window of 60 s
-at its meter can hold more than 100 calls, whatever the network's jitter.
+on our monotonic clock. The provider counted the call no later than it answered, so no window of 60 s
+at its meter can hold more than 100 calls, whatever the jitter.
 """
 
 from __future__ import annotations
@@ -10,17 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from acklast.config.quota import Quota
 from acklast.pacing.slots import Draining, Queue
-
-
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """``count`` calls in any sliding window of ``period_s`` seconds."""
-
-    count: int
-    period_s: float
 
 
 class Budget:

@@ -1,0 +1,122 @@
+"""Connections to the broker: plain ones, supervised here, one for consuming and one for publishing.
+
+Two, because a broker under a resource alarm blocks every connection that publishes, and acks must get through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+
+import aio_pika
+from aio_pika.abc import AbstractConnection
+from aiormq import spec
+from yarl import URL
+
+from acklast.errors import BrokerUnavailable
+from acklast.telemetry.events import Emitter
+from acklast_topology.publish import Sender, Sent, Status
+
+_BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+class Link:
+    """One connection that comes back. ``generation`` counts the connections so far."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        role: str,
+        emitter: Emitter,
+        *,
+        heartbeat_s: int = 15,
+        connect_timeout_s: float = 10.0,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._urls = [URL(url).update_query(heartbeat=str(heartbeat_s)) for url in urls]
+        self._role = role
+        self._emitter = emitter
+        self._connect_timeout_s = connect_timeout_s
+        self._chance = chance
+        self._connection: AbstractConnection | None = None
+        self._lock = asyncio.Lock()
+        self.generation = 0
+
+    async def connect(self) -> AbstractConnection:
+        """The live connection, or a new one; each host of the list is tried once.
+
+        Raises:
+            BrokerUnavailable: no host of the list answers.
+        """
+        async with self._lock:
+            if self._connection is not None and not self._connection.is_closed:
+                return self._connection
+            failures = []
+            for _ in self._urls:
+                url = self._urls[0]
+                try:
+                    self._connection = await self._open(url)
+                except (OSError, aio_pika.exceptions.AMQPError, TimeoutError) as error:
+                    failures.append(f"{url.host}:{url.port}: {error or type(error).__name__}")
+                    self._urls.append(self._urls.pop(0))
+                else:
+                    return self._connection
+            raise BrokerUnavailable(
+                f"no broker answers ({'; '.join(failures)})",
+                "See that RabbitMQ runs, that [broker] urls names it, and that user, password and vhost fit.",
+            )
+
+    async def _open(self, url: URL) -> AbstractConnection:
+        connection = await aio_pika.connect(
+            url,
+            timeout=self._connect_timeout_s,
+            client_properties={"connection_name": f"acklast {self._role}"},
+        )
+        self.generation += 1
+        self._emitter.notice("broker.connected", role=self._role, host=url.host, generation=self.generation)
+        return connection
+
+    async def connect_insisting(self) -> AbstractConnection:
+        """Like ``connect``, again and again with jittered pauses; one notice per outage, not one per try."""
+        tries = 0
+        while True:
+            try:
+                return await self.connect()
+            except BrokerUnavailable as error:
+                if tries == 0:
+                    self._emitter.notice("broker.unavailable", "error", role=self._role, error=error.what)
+                pause_s = _BACKOFF_S[min(tries, len(_BACKOFF_S) - 1)]
+                await asyncio.sleep(pause_s * (0.5 + self._chance()))
+                tries += 1
+
+    async def close(self) -> None:
+        if self._connection is not None and not self._connection.is_closed:
+            await self._connection.close()
+
+
+class CarrierSender:
+    """Publishes outcomes on a confirmed channel of its own link, which it opens again when it is gone."""
+
+    def __init__(self, link: Link, *, timeout_s: float) -> None:
+        self._link = link
+        self._timeout_s = timeout_s
+        self._sender: Sender | None = None
+        self._lock = asyncio.Lock()
+
+    async def __call__(
+        self, exchange: str, routing_key: str, body: bytes, properties: spec.Basic.Properties
+    ) -> Sent:
+        """Send one message; whatever goes wrong is in the answer, never raised."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                sender = await self._open()
+        except (BrokerUnavailable, OSError, aio_pika.exceptions.AMQPError, TimeoutError) as error:
+            return Sent(Status.UNKNOWN, str(error) or type(error).__name__)
+        return await sender.send(exchange, routing_key, body, properties, timeout_s=self._timeout_s)
+
+    async def _open(self) -> Sender:
+        async with self._lock:
+            if self._sender is None or self._sender.is_closed:
+                self._sender = await Sender.open(await self._link.connect())
+            return self._sender

@@ -1,0 +1,165 @@
+"""A lane's consumer: keeps one channel consuming, whatever the broker does to it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+import aio_pika
+import aiormq
+from aiormq.abc import AbstractChannel, DeliveredMessage
+
+from acklast.broker import Link
+from acklast.settle import Delivery
+from acklast.telemetry.events import Emitter
+from acklast_topology.contract import RawMessage
+
+_REOPEN_S = (0.1, 0.5, 1.0, 2.0, 5.0)
+_LOST = (OSError, aio_pika.exceptions.AMQPError, RuntimeError, TimeoutError)
+"""What the client library raises on a channel or a connection that is gone."""
+
+
+class _Channel:
+    """The channel of one consuming session, as the settler sees it."""
+
+    __slots__ = ("_channel",)
+
+    def __init__(self, channel: AbstractChannel) -> None:
+        self._channel = channel
+
+    @property
+    def alive(self) -> bool:
+        return not self._channel.is_closed
+
+    async def ack(self, tag: int) -> bool:
+        return await self._send(self._channel.basic_ack(tag, wait=False))
+
+    async def nack(self, tag: int) -> bool:
+        return await self._send(self._channel.basic_nack(tag, requeue=True, wait=False))
+
+    @staticmethod
+    async def _send(call: object) -> bool:
+        try:
+            await call  # type: ignore[misc]  # the library's awaitables have no common type
+        except _LOST:
+            return False
+        return True
+
+
+def raw_of(message: DeliveredMessage) -> RawMessage:
+    """What the library made of a message, as the contract reads it."""
+    deliver, properties = message.delivery, message.header.properties
+    return RawMessage(
+        body=message.body,
+        exchange=getattr(deliver, "exchange", "") or "",
+        routing_key=message.routing_key or "",
+        redelivered=bool(message.redelivered),
+        content_type=properties.content_type,
+        content_encoding=properties.content_encoding,
+        headers=properties.headers or {},
+        delivery_mode=properties.delivery_mode,
+        priority=properties.priority,
+        correlation_id=properties.correlation_id,
+        reply_to=properties.reply_to,
+        expiration=properties.expiration,
+        message_id=properties.message_id,
+        timestamp=properties.timestamp,
+        type=properties.message_type,
+        user_id=properties.user_id,
+        app_id=properties.app_id,
+    )
+
+
+class Consumer:
+    """Consumes one queue and hands every delivery to ``deliver``, which only notes it.
+
+    The jobs run in the daemon's own tasks: the library cancels the tasks of its callbacks when a channel
+    closes, and an effect must not be cut because a channel died.
+    """
+
+    def __init__(
+        self,
+        lane: str,
+        queue: str,
+        prefetch: int,
+        link: Link,
+        deliver: Callable[[Delivery], None],
+        emitter: Emitter,
+    ) -> None:
+        self._lane = lane
+        self._queue = queue
+        self._prefetch = prefetch
+        self._link = link
+        self._deliver = deliver
+        self._emitter = emitter
+        self._channel: AbstractChannel | None = None
+        self._tag: str | None = None
+        self._stopping = False
+        self.consuming = asyncio.Event()
+
+    async def run(self) -> None:
+        """Consume until ``cancel``: every end of a channel is followed by the next one."""
+        failures = 0
+        while not self._stopping:
+            try:
+                connection = await self._link.connect_insisting()
+                reason = await self._consume(connection.transport.connection)  # type: ignore[union-attr]
+                failures = 0
+            except _LOST as error:
+                reason = str(error) or type(error).__name__
+            self.consuming.clear()
+            if self._stopping:
+                return
+            if failures == 0:
+                self._emitter.notice("lane.interrupted", "warning", lane=self._lane, reason=reason)
+            pause_s = _REOPEN_S[min(failures, len(_REOPEN_S) - 1)]
+            failures += 1
+            await asyncio.sleep(pause_s * (0.5 + random.random()))  # noqa: S311 - spreads load, guards nothing
+
+    async def _consume(self, connection: aiormq.abc.AbstractConnection) -> str:
+        """Consume on a fresh channel until it ends; the reason why it did."""
+        channel = await connection.channel(publisher_confirms=False)
+        cancelled: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        def on_cancel(_: object) -> None:
+            # The channel stays open with no consumer: without this nobody would notice.
+            if not cancelled.done():
+                cancelled.set_result("the broker cancelled the consumer")
+
+        channel.on_consumer_cancel_callbacks.add(on_cancel)
+        await channel.basic_qos(prefetch_count=self._prefetch)
+        session = _Channel(channel)
+
+        async def on_message(message: DeliveredMessage) -> None:
+            assert message.delivery_tag is not None
+            self._deliver(Delivery(raw_of(message), message.delivery_tag, session))
+
+        answer = await channel.basic_consume(self._queue, on_message)
+        self._channel, self._tag = channel, answer.consumer_tag
+        self.consuming.set()
+        self._emitter.notice("lane.consuming", lane=self._lane, prefetch=self._prefetch)
+        await asyncio.wait({cancelled, channel.closing}, return_when=asyncio.FIRST_COMPLETED)
+        return await self._ended(channel, cancelled)
+
+    @staticmethod
+    async def _ended(channel: AbstractChannel, cancelled: asyncio.Future[str]) -> str:
+        if cancelled.done():
+            # Close, so that what this channel holds is requeued now and not at some later death.
+            await channel.close()
+            return cancelled.result()
+        error = channel.closing.exception() if not channel.closing.cancelled() else None
+        return str(error) if error else "the channel was closed"
+
+    async def cancel(self) -> None:
+        """Stop consuming and wait for the broker's word. The channel stays open for the acks to come."""
+        self._stopping = True
+        channel, tag = self._channel, self._tag
+        if channel is None or tag is None or channel.is_closed:
+            return
+        try:
+            await channel.basic_cancel(tag, timeout=5.0)
+        except _LOST:
+            return
+        finally:
+            self.consuming.clear()

@@ -1,0 +1,246 @@
+"""The life of one delivery. Read this file first: ``process`` is the product in one column.
+
+    parse -> enter (slot, permit) -> claim -> attempt -> decide -> record -> settle -> ack -> emit
+
+The order is the promise. The claim is durable before the handler starts, the verdict is durable before it is
+acted on, and the ack comes last: whatever dies in between, the next delivery finds in the ledger how far the
+last one came, and goes on from there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Final, assert_never
+
+from acklast import faults, letters
+from acklast.errors import SessionLost
+from acklast.judge import Judged, judge, name_of
+from acklast.lane import Abandoned, Lane
+from acklast.ledger.api import (
+    Claim,
+    Claimed,
+    Conflict,
+    Decided,
+    Fresh,
+    Held,
+    Letter,
+    NotDue,
+    Record,
+    Recorded,
+    Session,
+)
+from acklast.outcome import Bury, Complete, GiveBack, Hold, Retry
+from acklast.pacing.lanes import Entry
+from acklast.pacing.slots import Draining
+from acklast.settle import Delivery
+from acklast.telemetry.events import Settled
+from acklast_topology import contract
+from acklast_topology.contract import Envelope, Malformed, Reason
+
+_HELD_S: Final = 30.0
+"""The longest that a second copy of a claimed job waits before it asks again."""
+
+
+async def process(lane: Lane, delivery: Delivery) -> None:
+    """Take one delivery through its life, whatever the message holds and whatever the handler does."""
+    began = time.monotonic()
+    if faults.ARMED:
+        faults.point("received")
+    envelope = contract.parse(delivery.raw)
+    if faults.ARMED:
+        faults.point("parsed")
+    try:
+        if isinstance(envelope, Malformed):
+            event = await _keep_malformed(lane, delivery, envelope)
+        else:
+            event = await _take_through(lane, delivery, envelope, await lane.pacing.enter())
+    except Draining:
+        await lane.settler.give_back(delivery)
+        return
+    except Abandoned:
+        lane.emitter.notice("delivery.abandoned", "warning", lane=lane.name, tag=delivery.tag)
+        return
+    lane.emitter.emit(replace(event, total_s=time.monotonic() - began))
+    if faults.ARMED:
+        faults.point("emitted")
+
+
+async def _take_through(lane: Lane, delivery: Delivery, envelope: Envelope, entry: Entry) -> Settled:
+    """Claim, attempt, record, settle. ``entry`` is held until the attempt is over, and no longer."""
+    if faults.ARMED:
+        faults.point("entered")
+    with entry:
+        if not delivery.channel.alive:
+            # The broker has requeued it already: the copy that it delivers is the one to work on.
+            return _event(lane, envelope, "channel_lost", acked=False)
+        if envelope.key in lane.active:
+            return await _settle_unclaimed(lane, delivery, envelope, _held_here())
+        lane.active.add(envelope.key)
+        try:
+            session, claimed = await _claim(lane, envelope)
+            if faults.ARMED:
+                faults.point("claimed")
+            if isinstance(claimed, Fresh):
+                judged = await judge(lane, envelope, session, claimed, entry)
+        except BaseException:
+            lane.active.discard(envelope.key)
+            raise
+    try:
+        if not isinstance(claimed, Fresh):
+            return await _settle_unclaimed(lane, delivery, envelope, claimed)
+        if faults.ARMED:
+            faults.point("decided")
+        recorded = await _record(lane, envelope, session, claimed, judged)
+    finally:
+        lane.active.discard(envelope.key)
+    if faults.ARMED:
+        faults.point("recorded")
+    return await _settle(lane, delivery, envelope, claimed, judged, recorded)
+
+
+# --- claim -------------------------------------------------------------------------------------------
+
+
+async def _claim(lane: Lane, envelope: Envelope) -> tuple[Session, Claimed]:
+    """Ask the ledger for the job, under a session that lives."""
+    claim = Claim(
+        lane=lane.name,
+        key=envelope.key,
+        fingerprint=envelope.fingerprint,
+        type=envelope.type,
+        run=envelope.run,
+        published_at=envelope.published_at,
+        deadline=envelope.deadline,
+        not_before=envelope.not_before,
+    )
+    while True:
+        try:
+            session = await lane.lease.current()
+        except SessionLost as closed:
+            raise Abandoned from closed
+        try:
+            return session, await lane.insist(lambda: lane.ledger.claim(session, claim))  # noqa: B023 - awaited here
+        except SessionLost:
+            lane.lease.lost(session)
+
+
+def _held_here() -> Held:
+    now = datetime.now(UTC)
+    return Held(now + timedelta(seconds=_HELD_S), now)
+
+
+async def _settle_unclaimed(
+    lane: Lane, delivery: Delivery, envelope: Envelope, claimed: Decided | NotDue | Held | Conflict
+) -> Settled:
+    """The ledger gave no claim: replay what it had decided, or wait, or keep the evidence."""
+    match claimed:
+        case Decided():
+            acked = await lane.settler.ack(delivery)
+            return _event(lane, envelope, "decided", acked, reason=claimed.state)
+        case NotDue():
+            wait_s = (claimed.at - claimed.now).total_seconds()
+            acked = await lane.settler.wait(delivery, envelope.key, wait_s)
+            return _event(lane, envelope, "not_due", acked)
+        case Held():
+            wait_s = min((claimed.until - claimed.now).total_seconds(), _HELD_S)
+            acked = await lane.settler.wait(delivery, envelope.key, wait_s)
+            return _event(lane, envelope, "held", acked)
+        case Conflict():
+            await _bury_stray(lane, letters.of_conflict(lane.name, envelope))
+            acked = await lane.settler.ack(delivery)
+            return _event(lane, envelope, "conflict", acked, reason=Reason.KEY_CONFLICT)
+        case _:
+            assert_never(claimed)
+
+
+async def _keep_malformed(lane: Lane, delivery: Delivery, malformed: Malformed) -> Settled:
+    """A message that breaks the contract ends in the dead letters, with its bytes, and the lane goes on."""
+    await _bury_stray(lane, letters.of_malformed(lane.name, malformed))
+    acked = await lane.settler.ack(delivery)
+    return Settled("malformed", lane.name, malformed.key, reason=malformed.reason, acked=acked)
+
+
+async def _bury_stray(lane: Lane, letter: Letter) -> None:
+    def bury() -> Awaitable[None]:
+        return lane.ledger.bury_stray(letter, worker=lane.worker, version=lane.version)
+
+    await lane.insist(bury)
+
+
+# --- record and settle -------------------------------------------------------------------------------
+
+
+async def _record(
+    lane: Lane, envelope: Envelope, session: Session, claimed: Fresh, judged: Judged
+) -> Recorded:
+    """Make the verdict durable. Until it is, nothing of it is acted on."""
+    if judged.recorded:
+        return Recorded.RECORDED
+    letter = None
+    if isinstance(judged.verdict, Bury | Hold):
+        letter = letters.of_job(lane.name, envelope, judged.verdict.reason, judged.verdict.detail)
+    record = Record(
+        lane=lane.name,
+        key=envelope.key,
+        fence=claimed.fence,
+        verdict=judged.verdict,
+        outcome=judged.outcome,
+        reason=judged.reason,
+        detail=judged.detail,
+        started_at=judged.started_at,
+        effect_at=judged.ended_at,
+        letter=letter,
+    )
+    return await lane.insist(lambda: lane.ledger.record(session, record))
+
+
+async def _settle(
+    lane: Lane, delivery: Delivery, envelope: Envelope, claimed: Fresh, judged: Judged, recorded: Recorded
+) -> Settled:
+    """Do what the recorded verdict asks; the ack is the last of it."""
+    if recorded is Recorded.CLAIM_LOST:
+        # Another owner decides. This copy waits until it has, so that the job has a carrier whatever happens.
+        acked = await lane.settler.wait(delivery, envelope.key, _HELD_S)
+        return _event(lane, envelope, "claim_lost", acked, claimed, judged)
+    match judged.verdict:
+        case Complete() | Bury() | Hold():
+            acked = await lane.settler.ack(delivery)
+            if acked:
+                await lane.ledger.settled(lane.name, envelope.key, claimed.fence)
+        case Retry(at=at):
+            wait_s = (at - judged.ended_at).total_seconds()
+            acked = await lane.settler.wait(delivery, envelope.key, wait_s)
+        case GiveBack():
+            acked = await lane.settler.give_back(delivery)
+        case _:
+            assert_never(judged.verdict)
+    return _event(lane, envelope, name_of(judged.verdict), acked, claimed, judged)
+
+
+def _event(
+    lane: Lane,
+    envelope: Envelope,
+    disposition: str,
+    acked: bool,
+    claimed: Fresh | None = None,
+    judged: Judged | None = None,
+    *,
+    reason: str | None = None,
+) -> Settled:
+    return Settled(
+        disposition=disposition,
+        lane=lane.name,
+        key=envelope.key,
+        type=envelope.type,
+        run=envelope.run,
+        outcome=judged.outcome if judged else None,
+        reason=(judged.reason if judged else reason) or None,
+        attempt=claimed.attempt if claimed else None,
+        fence=claimed.fence if claimed else None,
+        ambiguous=claimed.ambiguous if claimed else False,
+        handler_s=judged.handler_s if judged else None,
+        acked=acked,
+    )

@@ -1,0 +1,144 @@
+"""The drain: take nothing more in, finish what runs, give back what cannot be finished, and say so."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from acklast.consumer import Consumer
+from acklast.lane import Drain, Lane
+from acklast.notify import Notify
+from acklast.telemetry.events import Emitter, Event, Settled
+
+_SETTLE_S: Final = 5.0
+"""Time after the deadline in which cut jobs are recorded and given back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a drain came to: the last line of the log. Counts are deliveries since the drain began."""
+
+    completed: int
+    given_back: int
+    unknown: int
+    left: int
+    """Left unacked: the ledger or the broker was away until the end. The broker delivers them again."""
+    seconds: float
+    deadline_s: float
+    cut: bool
+    """Whether a running handler had to be cancelled."""
+
+
+class Tally:
+    """A sink that counts what becomes of the deliveries, from ``start`` on."""
+
+    def __init__(self) -> None:
+        self._counting = False
+        self.counts = {"completed": 0, "given_back": 0, "unknown": 0, "left": 0}
+
+    def start(self) -> None:
+        self._counting = True
+
+    def __call__(self, event: Event) -> None:
+        if self._counting and isinstance(event, Settled):
+            self.counts[_tallied(event)] += 1
+
+
+def _tallied(event: Settled) -> str:
+    if event.outcome == "unknown":
+        return "unknown"
+    if not event.acked:
+        return "left"
+    return "given_back" if event.disposition == "give_back" else "completed"
+
+
+class Tasks:
+    """The running deliveries of all lanes."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def add(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def wait(self, seconds: float) -> bool:
+        """Whether all have ended within ``seconds``."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=max(0.0, seconds))
+        return not self._tasks
+
+    def cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+
+class Cutter:
+    """Ends the wait for the deadline early: the second SIGINT does."""
+
+    def __init__(self) -> None:
+        self.now = asyncio.Event()
+
+
+async def drain(
+    state: Drain,
+    lanes: Iterable[Lane],
+    consumers: Sequence[Consumer],
+    tasks: Tasks,
+    tally: Tally,
+    cutter: Cutter,
+    notify: Notify,
+    emitter: Emitter,
+    deadline_s: float,
+) -> Receipt:
+    """Drain within ``deadline_s`` seconds (and a few more to record what was cut); the receipt."""
+    began = time.monotonic()
+    lanes = list(lanes)
+    tally.start()
+    notify.stopping("draining", deadline_s + _SETTLE_S)
+    emitter.notice("drain.started", running=sum(len(lane.attempting) for lane in lanes), held=len(tasks))
+    state.started.set()
+    for lane in lanes:
+        lane.pacing.close()
+    await asyncio.gather(*(consumer.cancel() for consumer in consumers))
+    finished = await _wait_or_cut(tasks, cutter, deadline_s - (time.monotonic() - began))
+    if not finished:
+        state.cutting = True
+        for lane in lanes:
+            for task in list(lane.attempting):
+                task.cancel()
+        finished = await tasks.wait(_SETTLE_S)
+    state.abandoned = True
+    left = 0
+    if not finished:
+        left = len(tasks)
+        tasks.cancel()
+        await tasks.wait(1.0)
+    return Receipt(
+        **tally.counts | {"left": tally.counts["left"] + left},
+        seconds=round(time.monotonic() - began, 3),
+        deadline_s=deadline_s,
+        cut=state.cutting or bool(left),
+    )
+
+
+async def _wait_or_cut(tasks: Tasks, cutter: Cutter, seconds: float) -> bool:
+    """Wait for the tasks, no longer than ``seconds`` and no longer than the operator's patience."""
+    waiting = asyncio.ensure_future(tasks.wait(seconds))
+    impatient = asyncio.ensure_future(cutter.now.wait())
+    await asyncio.wait({waiting, impatient}, return_when=asyncio.FIRST_COMPLETED)
+    impatient.cancel()
+    waiting.cancel()
+    await asyncio.gather(waiting, impatient, return_exceptions=True)
+    return len(tasks) == 0
+
+
+def said(receipt: Receipt) -> dict[str, Any]:
+    """The receipt as the fields of a log line."""
+    return asdict(receipt)

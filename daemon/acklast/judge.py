@@ -1,0 +1,189 @@
+"""One claimed job, from the claim to its verdict: may it start, what did it come to, what follows."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from acklast import faults, outcome
+from acklast.decide import Attempt, Reconcile, Run, decide, decide_reconciled, decide_start
+from acklast.handlers.app import JobType
+from acklast.handlers.attempt import attempt, reconcile_attempt
+from acklast.handlers.context import Context
+from acklast.lane import Lane
+from acklast.ledger.api import Fresh, Record, Session
+from acklast.outcome import Bury, Complete, GiveBack, Hold, Outcome, Retry, Verdict
+from acklast.pacing.lanes import Entry
+from acklast_topology.contract import Envelope, Reason
+
+_NAMES: Final[dict[type, str]] = {
+    Complete: "complete",
+    Retry: "retry",
+    Bury: "bury",
+    Hold: "hold",
+    GiveBack: "give_back",
+    outcome.Done: "done",
+    outcome.RateLimited: "rate_limited",
+    outcome.Transient: "transient",
+    outcome.Permanent: "permanent",
+    outcome.Unknown: "unknown",
+    outcome.Interrupted: "interrupted",
+}
+
+
+def name_of(value: Verdict | Outcome) -> str:
+    """The name of a verdict or an outcome, in snake case, as the ledger and the logs say it."""
+    return _NAMES[type(value)]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """An attempt and what follows from it. ``recorded``: a transaction of the handler's own recorded it."""
+
+    verdict: Verdict
+    outcome: str
+    reason: str
+    detail: str
+    started_at: datetime
+    ended_at: datetime
+    handler_s: float | None = None
+    recorded: bool = False
+
+
+class _Clock:
+    """The ledger's clock, carried on by the monotonic one, so that no second clock has to agree with it."""
+
+    __slots__ = ("_at", "_mark")
+
+    def __init__(self, at: datetime) -> None:
+        self._at = at
+        self._mark = time.monotonic()
+
+    def now(self) -> datetime:
+        return self._at + timedelta(seconds=time.monotonic() - self._mark)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What the steps of one attempt share."""
+
+    lane: Lane
+    type: JobType
+    envelope: Envelope
+    context: Context
+    known: Attempt
+    clock: _Clock
+    entry: Entry
+
+    @property
+    def timeout_s(self) -> float:
+        return self.type.timeout_s or self.lane.policy.timeout_s
+
+
+async def judge(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh, entry: Entry) -> Judged:
+    """Start the handler if it may start, and judge what came of it."""
+    clock = _Clock(claimed.now)
+    if not lane.lease.live:
+        # Granted, but the lease lapsed on the way: whoever takes over must find it unstarted.
+        return _unstarted(GiveBack("lease_lapsed", claimed.ambiguous), clock)
+    job_type = lane.app.find(lane.name, envelope.type)
+    if job_type is None:
+        return _unstarted(Bury(Reason.UNKNOWN_TYPE, f"no handler in lane {lane.name}"), clock)
+    known = Attempt(claimed.attempt, claimed.rate_limited, envelope.deadline, claimed.ambiguous)
+    start = decide_start(known, lane.policy, clock.now(), can_reconcile=job_type.reconcile is not None)
+    if isinstance(start, Bury | Hold):
+        return _unstarted(start, clock)
+    context = _context(lane, envelope, session, claimed, clock)
+    job = _Job(lane, job_type, envelope, context, known, clock, entry)
+    task = asyncio.current_task()
+    assert task is not None
+    lane.attempting.add(task)
+    try:
+        if isinstance(start, Reconcile) and (judged := await _reconcile(job)):
+            return judged
+        return await _run(job)
+    finally:
+        lane.attempting.discard(task)
+
+
+async def _run(job: _Job) -> Judged:
+    policy, started_at, mark = job.lane.policy, job.clock.now(), time.monotonic()
+    if faults.ARMED:
+        faults.point("started")
+    job.entry.spend()
+    result = await attempt(
+        job.type,
+        job.envelope,
+        job.context,
+        timeout_s=job.timeout_s,
+        retry_after_cap_s=policy.retry_after_cap_s,
+        cut=lambda: job.lane.drain.cutting,
+    )
+    if faults.ARMED:
+        faults.point("effect")
+    if isinstance(result, outcome.RateLimited):
+        job.entry.pause(result.retry_after_s or 0.0)
+    ended_at = job.clock.now()
+    return Judged(
+        decide(result, job.known, policy, ended_at, job.lane.chance()),
+        name_of(result),
+        getattr(result, "reason", ""),
+        getattr(result, "detail", ""),
+        started_at,
+        ended_at,
+        time.monotonic() - mark,
+        recorded=job.context.completed,
+    )
+
+
+async def _reconcile(job: _Job) -> Judged | None:
+    """Ask whether an earlier attempt had its effect; None where the handler is to run after all."""
+    started_at = job.clock.now()
+    job.entry.spend()
+    answer = await reconcile_attempt(job.type, job.envelope, job.context, timeout_s=job.timeout_s)
+    ended_at = job.clock.now()
+    step = decide_reconciled(
+        answer.happened, answer.result, job.known, job.lane.policy, ended_at, job.lane.chance()
+    )
+    if isinstance(step, Run):
+        return None
+    return Judged(step, "reconciled", getattr(step, "reason", ""), "", started_at, ended_at)
+
+
+def _unstarted(verdict: Bury | Hold | GiveBack, clock: _Clock) -> Judged:
+    now = clock.now()
+    return Judged(verdict, "not_started", verdict.reason, getattr(verdict, "detail", ""), now, now)
+
+
+def _context(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh, clock: _Clock) -> Context:
+    started_at = clock.now()
+
+    def transaction(result: Any) -> AbstractAsyncContextManager[Any]:
+        record = Record(
+            lane=lane.name,
+            key=envelope.key,
+            fence=claimed.fence,
+            verdict=Complete(result),
+            outcome="done",
+            reason="",
+            started_at=started_at,
+            effect_at=clock.now(),
+        )
+        return lane.ledger.transaction(session, record)
+
+    return Context(
+        key=envelope.key,
+        lane=lane.name,
+        type=envelope.type,
+        run=envelope.run,
+        attempt=claimed.attempt,
+        deadline=envelope.deadline,
+        ambiguous=claimed.ambiguous,
+        headers=envelope.raw.headers,
+        draining=lane.drain.started,
+        transaction=transaction,
+    )

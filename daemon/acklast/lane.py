@@ -1,0 +1,78 @@
+"""One lane as its deliveries see it: everything they need, and what they tell each other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from acklast.errors import LedgerUnavailable
+from acklast.handlers.app import App
+from acklast.ledger.api import Ledger
+from acklast.ledger.lease import Lease
+from acklast.pacing.lanes import LanePacing
+from acklast.policy import Policy
+from acklast.settle import Settler
+from acklast.telemetry.events import Emitter
+
+T = TypeVar("T")
+
+_LEDGER_RETRY_S: Final = (0.05, 0.2, 0.5, 1.0)
+"""Pauses between tries while the ledger is away; the last one repeats."""
+
+
+class Abandoned(Exception):  # noqa: N818 - not an error: the drain's time is up
+    """The time for settling passed while the ledger was away: the delivery stays unacked."""
+
+
+@dataclass(slots=True)
+class Drain:
+    """What the delivery path asks about a drain."""
+
+    started: asyncio.Event = field(default_factory=asyncio.Event)
+    cutting: bool = False
+    """The deadline has passed: running handlers are being cancelled."""
+    abandoned: bool = False
+    """The time for settling is over too."""
+
+
+@dataclass(slots=True)
+class Lane:
+    """Everything that one lane's deliveries need."""
+
+    name: str
+    app: App
+    policy: Policy
+    ledger: Ledger
+    lease: Lease
+    pacing: LanePacing
+    settler: Settler
+    emitter: Emitter
+    drain: Drain
+    worker: str
+    version: str
+    chance: Callable[[], float]
+    """A random number in [0, 1), for the jitter."""
+    active: set[str] = field(default_factory=set)
+    """Keys that this process has claimed and not yet recorded: a second copy of theirs waits."""
+    attempting: set[asyncio.Task[Any]] = field(default_factory=set)
+    """Tasks inside an attempt: the only ones that a drain may cut."""
+
+    async def insist(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Call the ledger until it answers: while it is away nothing starts and nothing is settled.
+
+        Raises:
+            Abandoned: the drain's time is up.
+        """
+        tries = 0
+        while True:
+            try:
+                return await call()
+            except LedgerUnavailable as error:
+                if self.drain.abandoned:
+                    raise Abandoned from error
+                if tries == 0:
+                    self.emitter.notice("ledger.unavailable", "warning", lane=self.name, error=error.what)
+                await asyncio.sleep(_LEDGER_RETRY_S[min(tries, len(_LEDGER_RETRY_S) - 1)])
+                tries += 1

@@ -1,0 +1,51 @@
+"""The evidence that goes into the ledger's dead letters, as values."""
+
+from __future__ import annotations
+
+from acklast.ledger.api import Letter
+from acklast_topology.contract import Envelope, Malformed, Reason, digest, evidence
+
+
+def of_job(lane: str, envelope: Envelope, reason: str, detail: str) -> Letter:
+    """The letter of a claimed job that is buried or held."""
+    seen = evidence(envelope.raw)
+    return Letter(
+        lane=lane,
+        reason=reason,
+        detail=detail,
+        payload=envelope.raw.body,
+        key=envelope.key,
+        run=envelope.run,
+        type=envelope.type,
+        content_type=envelope.content_type,
+        exchange=envelope.raw.exchange,
+        routing_key=envelope.raw.routing_key,
+        headers=seen.headers,
+        properties=seen.properties,
+    )
+
+
+def of_malformed(lane: str, malformed: Malformed) -> Letter:
+    """The letter of a message that breaks the contract: it has no job of its own."""
+    raw = malformed.raw
+    seen = evidence(raw)
+    return Letter(
+        lane=lane,
+        reason=malformed.reason,
+        detail=malformed.detail,
+        payload=raw.body,
+        key=malformed.key,
+        content_type=raw.content_type if isinstance(raw.content_type, str) else None,
+        exchange=raw.exchange,
+        routing_key=raw.routing_key,
+        headers=seen.headers,
+        properties=seen.properties,
+        digest=digest(raw),
+    )
+
+
+def of_conflict(lane: str, envelope: Envelope) -> Letter:
+    """The letter of a message whose key belongs to a job with another content."""
+    detail = "the key belongs to a job with another type, content type or body; that job is untouched"
+    malformed = Malformed(Reason.KEY_CONFLICT, detail, envelope.key, envelope.raw)
+    return of_malformed(lane, malformed)

@@ -1,0 +1,241 @@
+"""The daemon: puts the parts together, runs until it is told to stop, and drains."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from acklast_topology.declare import apply
+from acklast_topology.verify import verify
+
+from acklast import __version__
+from acklast.broker import CarrierSender, Link
+from acklast.config.models import Config, Declare
+from acklast.consumer import Consumer
+from acklast.delivery import process
+from acklast.drain import Cutter, Receipt, Tally, Tasks, drain, said
+from acklast.errors import Exit, TopologyError
+from acklast.handlers.app import App
+from acklast.instance import Instance
+from acklast.lane import Drain, Lane
+from acklast.ledger.api import Ledger
+from acklast.ledger.lease import Lease
+from acklast.ledger.postgres import PostgresLedger
+from acklast.notify import Notify
+from acklast.pacing.budgets import Budget
+from acklast.pacing.lanes import LanePacing
+from acklast.pacing.slots import Slots
+from acklast.settle import Delivery, Settler
+from acklast.telemetry import log
+from acklast.telemetry.events import Emitter
+from acklast_topology.plan import plan_for
+
+_REQUEUE_S: Final = 1.0
+"""Pause before a delivery on which acklast itself failed is requeued, so that a defect does not spin."""
+
+
+async def run(config: Config, app: App) -> Exit:
+    """Run the daemon until SIGTERM or SIGINT, drain, and tell how it ended.
+
+    Raises:
+        ConfigError, SchemaError, TopologyError, InstanceLocked: it must not start like this.
+        BrokerUnavailable, LedgerUnavailable: it cannot start now.
+    """
+    log.configure(config.log.level, config.log.format)
+    tally = Tally()
+    emitter = Emitter(log.sink(), tally)
+    with Instance(config.state_dir, config.instance) as instance, _stop_signals(emitter) as stop:
+        ledger = await PostgresLedger.connect(
+            config.ledger.address(),
+            pool_size=config.ledger.pool_size,
+            allow_unsafe_server=config.ledger.allow_unsafe_server,
+        )
+        try:
+            daemon = Daemon(config, app, ledger, emitter, instance.id)
+            receipt = await daemon.run(stop, tally)
+        finally:
+            await ledger.close()
+    emitter.notice("drain.receipt", **said(receipt))
+    return Exit.CUT if receipt.cut else Exit.OK
+
+
+@dataclass(slots=True)
+class Stop:
+    """What the signals ask for."""
+
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    cutter: Cutter = field(default_factory=Cutter)
+
+
+@contextmanager
+def _stop_signals(emitter: Emitter) -> Iterator[Stop]:
+    """SIGTERM drains, and a second one changes nothing; SIGINT drains, and a second one cuts short."""
+    stop = Stop()
+    loop = asyncio.get_running_loop()
+
+    def on_term() -> None:
+        emitter.notice("signal.received", signal="SIGTERM")
+        stop.asked.set()
+
+    def on_int() -> None:
+        emitter.notice("signal.received", signal="SIGINT")
+        if stop.asked.is_set():
+            stop.cutter.now.set()
+        stop.asked.set()
+
+    loop.add_signal_handler(signal.SIGTERM, on_term)
+    loop.add_signal_handler(signal.SIGINT, on_int)
+    try:
+        yield stop
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+        loop.remove_signal_handler(signal.SIGINT)
+
+
+class Daemon:
+    """The parts of one running daemon."""
+
+    def __init__(self, config: Config, app: App, ledger: Ledger, emitter: Emitter, instance: str) -> None:
+        self._config = config
+        self._app = app
+        self._ledger = ledger
+        self._emitter = emitter
+        self._worker = f"{config.instance}@{socket.gethostname()}:{os.getpid()}"
+        self._notify = Notify()
+        self._drain = Drain()
+        self._tasks = Tasks()
+        self._lease = Lease(
+            ledger,
+            emitter,
+            instance=instance,
+            worker=self._worker,
+            version=__version__,
+            lease_s=config.ledger.lease_s,
+        )
+        self._consuming = self._link("consumer")
+        self._publishing = self._link("publisher")
+        self._send = CarrierSender(self._publishing, timeout_s=config.broker.publish_timeout_s)
+
+    def _link(self, role: str) -> Link:
+        broker = self._config.broker
+        return Link(
+            broker.addresses(),
+            role,
+            self._emitter,
+            heartbeat_s=broker.heartbeat_s,
+            connect_timeout_s=broker.connect_timeout_s,
+        )
+
+    async def run(self, stop: Stop, tally: Tally) -> Receipt:
+        """Start, wait for the stop, drain, close. The lease ends last: until then our claims are ours."""
+        consumers: list[asyncio.Task[None]] = []
+        try:
+            await self._topology()
+            await self._lease.start()
+            lanes = self._lanes()
+            made = [self._consumer(lane) for lane in lanes]
+            consumers = [asyncio.create_task(consumer.run(), name="consumer") for consumer in made]
+            ready = asyncio.create_task(self._tell_when_ready(made))
+            await _first(stop.asked, *consumers)
+            ready.cancel()
+            await asyncio.gather(ready, return_exceptions=True)
+            return await drain(
+                self._drain,
+                lanes,
+                made,
+                self._tasks,
+                tally,
+                stop.cutter,
+                self._notify,
+                self._emitter,
+                self._config.drain.deadline_s,
+            )
+        finally:
+            for task in consumers:
+                task.cancel()
+            await asyncio.gather(*consumers, return_exceptions=True)
+            await self._consuming.close()
+            await self._publishing.close()
+            await self._lease.close()
+
+    async def _topology(self) -> None:
+        """Declare or verify the broker's objects before anything is consumed."""
+        plan = plan_for(self._config.names, self._config.lanes)
+        connection = await self._consuming.connect()
+        act = apply if self._config.declare is Declare.APPLY else verify
+        bad = [
+            finding for finding in await act(connection, plan) if finding.status not in ("created", "present")
+        ]
+        if bad:
+            said_bad = "; ".join(f"{f.kind} {f.name}: {f.status} {f.detail}".strip() for f in bad)
+            raise TopologyError(f"the broker's topology does not fit: {said_bad}", bad[0].remedy)
+
+    def _lanes(self) -> list[Lane]:
+        budgets = {name: Budget(name, budget.quota) for name, budget in self._config.budgets.items()}
+        return [self._lane(name, budgets) for name in self._config.lanes]
+
+    def _lane(self, name: str, budgets: dict[str, Budget]) -> Lane:
+        lane = self._config.lanes[name]
+        settler = Settler(
+            name, self._config.names, self._send, self._emitter, abandoned=lambda: self._drain.abandoned
+        )
+        return Lane(
+            name=name,
+            app=self._app,
+            policy=lane.policy(),
+            ledger=self._ledger,
+            lease=self._lease,
+            pacing=LanePacing(Slots(lane.concurrency), budgets[lane.budget] if lane.budget else None),
+            settler=settler,
+            emitter=self._emitter,
+            drain=self._drain,
+            worker=self._worker,
+            version=__version__,
+            chance=random.random,
+        )
+
+    def _consumer(self, lane: Lane) -> Consumer:
+        return Consumer(
+            lane.name,
+            self._config.names.work(lane.name),
+            self._config.lanes[lane.name].prefetch,
+            self._consuming,
+            partial(self._take_in, lane),
+            self._emitter,
+        )
+
+    def _take_in(self, lane: Lane, delivery: Delivery) -> None:
+        self._tasks.add(asyncio.create_task(self._process(lane, delivery)))
+
+    async def _process(self, lane: Lane, delivery: Delivery) -> None:
+        try:
+            await process(lane, delivery)
+        except Exception as defect:
+            # A defect of ours must neither vanish nor hold a prefetch slot for ever.
+            self._emitter.notice(
+                "delivery.defect", "error", lane=lane.name, tag=delivery.tag, exc_info=defect
+            )
+            await asyncio.sleep(_REQUEUE_S)
+            await lane.settler.give_back(delivery)
+
+    async def _tell_when_ready(self, consumers: list[Consumer]) -> None:
+        await asyncio.gather(*(consumer.consuming.wait() for consumer in consumers))
+        self._notify.ready(f"consuming {len(consumers)} lanes")
+        self._emitter.notice("daemon.ready", lanes=list(self._config.lanes), worker=self._worker)
+
+
+async def _first(stop: asyncio.Event, *consumers: asyncio.Task[None]) -> None:
+    """Wait for the stop; a consumer that ends by itself is a defect, and raises here."""
+    waiting = asyncio.create_task(stop.wait())
+    done, _ = await asyncio.wait({waiting, *consumers}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    for task in done - {waiting}:
+        task.result()

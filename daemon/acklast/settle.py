@@ -1,0 +1,120 @@
+"""The only module that acks, nacks or publishes an outcome. The ack comes last, and only when all is said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain, repeat
+from typing import Final, Protocol
+
+from aiormq import spec
+
+from acklast import faults
+from acklast.telemetry.events import Emitter
+from acklast_topology.carrier import carrier_properties
+from acklast_topology.contract import RawMessage
+from acklast_topology.ladder import BUCKETS_S, bucket_for
+from acklast_topology.names import Names, wait_key
+from acklast_topology.publish import Sent, Status
+
+_REPUBLISH_S: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
+"""How long to wait before a carrier that was not confirmed is published again; the last one repeats."""
+
+
+class ConsumeChannel(Protocol):
+    """The channel on which a delivery came. A tag means nothing on any other."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether an ack sent now can still reach the broker."""
+
+    async def ack(self, tag: int) -> bool:
+        """Send an ack; False where the channel is dead: the broker delivers again."""
+
+    async def nack(self, tag: int) -> bool:
+        """Requeue a delivery; False where the channel is dead: the broker requeues by itself."""
+
+
+class Send(Protocol):
+    """Publishes one message, persistent, mandatory, confirmed, within a time limit."""
+
+    async def __call__(
+        self, exchange: str, routing_key: str, body: bytes, properties: spec.Basic.Properties
+    ) -> Sent: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One message and where it came from."""
+
+    raw: RawMessage
+    tag: int
+    channel: ConsumeChannel
+
+
+class Settler:
+    """Settles the deliveries of one lane."""
+
+    def __init__(
+        self,
+        lane: str,
+        names: Names,
+        send: Send,
+        emitter: Emitter,
+        *,
+        abandoned: Callable[[], bool],
+        buckets_s: tuple[int, ...] = BUCKETS_S,
+    ) -> None:
+        """``abandoned`` tells whether the drain's time is up: what is unconfirmed then stays unacked."""
+        self._lane = lane
+        self._names = names
+        self._send = send
+        self._emitter = emitter
+        self._abandoned = abandoned
+        self._buckets_s = buckets_s
+
+    async def ack(self, delivery: Delivery) -> bool:
+        """Acknowledge a delivery whose verdict is recorded and acted on.
+
+        False where its channel is dead: the next delivery finds the verdict and only replays the settling.
+        """
+        acked = await delivery.channel.ack(delivery.tag)
+        if not acked:
+            self._emitter.notice("delivery.ack_lost", "info", lane=self._lane, tag=delivery.tag)
+        if faults.ARMED:
+            faults.point("acked")
+        return acked
+
+    async def give_back(self, delivery: Delivery) -> bool:
+        """Requeue a delivery that was not started. By nack: a reject counts towards the delivery limit."""
+        return await delivery.channel.nack(delivery.tag)
+
+    async def wait(self, delivery: Delivery, key: str, wait_s: float) -> bool:
+        """Send the job to wait, confirmed, then ack. False where the delivery was left to its redelivery.
+
+        The carrier is published again until the broker confirms it: a publish that timed out may be there
+        already, and the ledger lets one of the two through.
+        """
+        bucket = bucket_for(wait_s, self._buckets_s)
+        for pause_s in chain(_REPUBLISH_S, repeat(_REPUBLISH_S[-1])):
+            if not delivery.channel.alive or self._abandoned():
+                return False
+            properties = carrier_properties(delivery.raw, key)
+            sent = await self._send(
+                self._names.route, wait_key(self._lane, bucket), delivery.raw.body, properties
+            )
+            if sent.status is Status.CONFIRMED:
+                break
+            self._emitter.notice(
+                "carrier.unconfirmed",
+                "warning",
+                lane=self._lane,
+                key=key,
+                status=sent.status,
+                detail=sent.detail,
+            )
+            await asyncio.sleep(pause_s)
+        if faults.ARMED:
+            faults.point("published")
+        return await self.ack(delivery)
