@@ -1,6 +1,6 @@
 """Connections to the broker: plain ones, supervised here, one for consuming and one for publishing.
 
-Two, because a broker under a resource alarm blocks every connection that publishes, and acks must get through.
+Two, because a broker under a resource alarm blocks every connection that publishes: acks must get through.
 """
 
 from __future__ import annotations

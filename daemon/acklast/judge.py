@@ -87,9 +87,9 @@ class _Job:
 async def judge(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh, entry: Entry) -> Judged:
     """Start the handler if it may start, and judge what came of it."""
     clock = _Clock(claimed.now)
-    if not lane.lease.live:
-        # Granted, but the lease lapsed on the way: whoever takes over must find it unstarted.
-        return _unstarted(GiveBack("lease_lapsed", claimed.ambiguous), clock)
+    if refusal := _refusal(lane):
+        # Granted, but not to be started: whoever comes next must find the attempt unspent.
+        return _unstarted(GiveBack(refusal, claimed.ambiguous), clock)
     job_type = lane.app.find(lane.name, envelope.type)
     if job_type is None:
         return _unstarted(Bury(Reason.UNKNOWN_TYPE, f"no handler in lane {lane.name}"), clock)
@@ -108,6 +108,13 @@ async def judge(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh
         return await _run(job)
     finally:
         lane.attempting.discard(task)
+
+
+def _refusal(lane: Lane) -> str:
+    """Why this process may start nothing any more, though the ledger granted the claim; empty where it may."""
+    if not lane.lease.live:
+        return "lease_lapsed"
+    return "drain" if lane.drain.started.is_set() else ""
 
 
 async def _run(job: _Job) -> Judged:
@@ -144,14 +151,20 @@ async def _reconcile(job: _Job) -> Judged | None:
     """Ask whether an earlier attempt had its effect; None where the handler is to run after all."""
     started_at = job.clock.now()
     job.entry.spend()
-    answer = await reconcile_attempt(job.type, job.envelope, job.context, timeout_s=job.timeout_s)
+    answer = await reconcile_attempt(
+        job.type, job.envelope, job.context, timeout_s=job.timeout_s, cut=lambda: job.lane.drain.cutting
+    )
     ended_at = job.clock.now()
+    if job.lane.drain.cutting and answer.happened is not True:
+        cut = GiveBack("drain_cut", ambiguous=True)
+        return Judged(cut, "interrupted", cut.reason, answer.detail, started_at, ended_at)
     step = decide_reconciled(
         answer.happened, answer.result, job.known, job.lane.policy, ended_at, job.lane.chance()
     )
     if isinstance(step, Run):
         return None
-    return Judged(step, "reconciled", getattr(step, "reason", ""), "", started_at, ended_at)
+    reason = answer.reason or getattr(step, "reason", "")
+    return Judged(step, "reconciled", reason, answer.detail, started_at, ended_at)
 
 
 def _unstarted(verdict: Bury | Hold | GiveBack, clock: _Clock) -> Judged:

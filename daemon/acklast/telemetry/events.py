@@ -1,4 +1,4 @@
-"""The one stream of events: each thing that happens is said once, as a value; sinks make of it what they need."""
+"""The one stream of events: what happens is said once, as a value; sinks make of it what they need."""
 
 from __future__ import annotations
 
