@@ -1,0 +1,44 @@
+"""Calls into the client library that end in time and never look like somebody's cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+
+class ConnectionDied(ConnectionError):  # noqa: N818 - named for what is true
+    """The connection or channel ended while a call was waiting on it."""
+
+
+@contextmanager
+def only_real_cancellation() -> Iterator[None]:
+    """Let a cancellation through only where somebody did cancel this task.
+
+    A connection that dies ends what waits on it with ``CancelledError``. Passed on, it would end a task that
+    nobody cancelled, silently.
+
+    Raises:
+        ConnectionDied: in place of a ``CancelledError`` that is the library's own.
+    """
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        if task is None or task.cancelling() > before:
+            raise
+        raise ConnectionDied("the connection ended while the call was waiting") from error
+
+
+@asynccontextmanager
+async def bounded(timeout_s: float) -> AsyncIterator[None]:
+    """``only_real_cancellation`` with a time limit.
+
+    Raises:
+        TimeoutError: the call took longer than ``timeout_s``.
+        ConnectionDied: as above.
+    """
+    async with asyncio.timeout(timeout_s):
+        with only_real_cancellation():
+            yield

@@ -1,0 +1,139 @@
+"""The topology as data: what must exist on the broker for a set of lanes, and why each argument is there.
+
+``declare.apply`` makes it, ``verify.verify`` looks whether it is there; nothing else declares anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from acklast_topology.ladder import BUCKETS_S
+from acklast_topology.names import NAME_RULE, Names, dead_key, valid_name, wait_key, work_key
+
+DELIVERY_LIMIT: Final = 100_000
+"""Explicit because an absent limit means 20 on RabbitMQ 4.x, and -1 means "drop at once" on 3.x."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A durable exchange."""
+
+    name: str
+    type: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A durable queue."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """From an exchange to a queue."""
+
+    source: str
+    queue: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything in the order in which it is declared: what is referred to comes first."""
+
+    exchanges: tuple[Exchange, ...]
+    queues: tuple[Queue, ...]
+    bindings: tuple[Binding, ...]
+
+
+def plan_for(names: Names, lanes: Iterable[str], buckets_s: tuple[int, ...] = BUCKETS_S) -> Plan:
+    """The topology of these lanes, with one wait queue per bucket (seconds).
+
+    Raises:
+        ValueError: a lane's name breaks the rule of names, or a bucket is not a whole positive second.
+    """
+    wanted = tuple(dict.fromkeys(lanes))
+    _require_valid(wanted, buckets_s)
+    queues = [_quorum(names.unrouted)]
+    bindings = [Binding(names.unrouted, names.unrouted, "")]
+    for lane in wanted:
+        queues += _lane_queues(names, lane, buckets_s)
+        bindings += _lane_bindings(names, lane, buckets_s)
+    return Plan(_exchanges(names), tuple(queues), tuple(bindings))
+
+
+def _exchanges(names: Names) -> tuple[Exchange, ...]:
+    return (
+        # A fanout, so that the unrouted queue takes a message whatever its routing key is.
+        Exchange(names.unrouted, "fanout"),
+        # Not declared as AMQP "internal", although only acklast uses it: the daemon itself publishes retries
+        # to it, and a broker refuses every client's publish to an internal exchange. No alternate exchange
+        # either: a retry that finds no queue must come back to the daemon, not vanish into a side queue.
+        Exchange(names.route, "direct"),
+        # A publisher's typo is kept, seen, and can be sent again.
+        Exchange(names.ingress, "topic", {"alternate-exchange": names.unrouted}),
+    )
+
+
+def _lane_queues(names: Names, lane: str, buckets_s: tuple[int, ...]) -> list[Queue]:
+    waits = [
+        _quorum(
+            names.wait(lane, seconds),
+            {"x-message-ttl": seconds * 1000, **_dead_letters_to(names, work_key(lane))},
+        )
+        for seconds in buckets_s
+    ]
+    # The dead queue has no TTL, no length limit and no exchange to go on to: what is in it stays.
+    return [
+        _quorum(names.work(lane), _dead_letters_to(names, dead_key(lane))),
+        *waits,
+        _quorum(names.dead(lane)),
+    ]
+
+
+def _lane_bindings(names: Names, lane: str, buckets_s: tuple[int, ...]) -> list[Binding]:
+    return [
+        # "#" matches no word too, but says so to nobody who reads the bindings: both are there.
+        Binding(names.ingress, names.work(lane), lane),
+        Binding(names.ingress, names.work(lane), f"{lane}.#"),
+        Binding(names.route, names.work(lane), work_key(lane)),
+        *(Binding(names.route, names.wait(lane, s), wait_key(lane, s)) for s in buckets_s),
+        Binding(names.route, names.dead(lane), dead_key(lane)),
+    ]
+
+
+def _quorum(name: str, more: Mapping[str, Any] | None = None) -> Queue:
+    return Queue(
+        name,
+        {
+            "x-queue-type": "quorum",
+            # A full queue refuses the publisher, who knows and can try again; the default drops the oldest.
+            "x-overflow": "reject-publish",
+            "x-delivery-limit": DELIVERY_LIMIT,
+            **(more or {}),
+        },
+    )
+
+
+def _dead_letters_to(names: Names, key: str) -> dict[str, Any]:
+    return {
+        "x-dead-letter-exchange": names.route,
+        "x-dead-letter-routing-key": key,
+        # The default, at-most-once, loses messages when the target is full or away.
+        "x-dead-letter-strategy": "at-least-once",
+    }
+
+
+def _require_valid(lanes: tuple[str, ...], buckets_s: tuple[int, ...]) -> None:
+    for lane in lanes:
+        if not valid_name(lane):
+            raise ValueError(f"lane {lane!r} is not valid: use {NAME_RULE}")
+    if not buckets_s or min(buckets_s) < 1 or len(set(buckets_s)) != len(buckets_s):
+        raise ValueError(
+            f"wait buckets {buckets_s!r} are not valid: use different whole seconds, each at least 1"
+        )

@@ -1,0 +1,221 @@
+"""A confirmed publisher of jobs: many in flight, one result for each, over connections that may die.
+
+from acklast_topology import Job, Publisher
+
+async with Publisher.connect("amqp://localhost/") as publisher:
+    job = Job.json("reminders", "2025-06:4711", {"property": 4711}, type="rent.reminder.v1")
+    result = await publisher.publish(job)
+    print(result.status, result.detail)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+import aio_pika
+from aio_pika.abc import AbstractConnection
+from aiormq.exceptions import AMQPError, ChannelNotFoundEntity
+from yarl import URL
+
+from acklast_topology.calls import bounded, only_real_cancellation
+from acklast_topology.job import Job
+from acklast_topology.names import Names
+from acklast_topology.sender import Sender, Sent, Status
+from acklast_topology.streaming import as_they_come
+
+__all__ = ["BrokerUnreachable", "Job", "Publisher", "Result", "Sender", "Sent", "Status", "TopologyMissing"]
+
+_PAUSE_S = 0.1
+_MAX_PAUSE_S = 2.0
+
+
+class BrokerUnreachable(ConnectionError):  # noqa: N818 - named for what is true
+    """No broker of the list can be used. The message names each and why."""
+
+
+class TopologyMissing(LookupError):  # noqa: N818 - named for what is true
+    """The ingress exchange is not on the broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one job's publish. ``detail`` is a sentence where it was not confirmed."""
+
+    job: Job
+    status: Status
+    detail: str = ""
+
+
+class Publisher:
+    """Publishes jobs to the ingress exchange. Make one with ``connect`` and use it in ``async with``.
+
+    After a connection died, the next publish connects again; a URL that fails makes way for the next one.
+    """
+
+    def __init__(
+        self, urls: Sequence[str], names: Names, in_flight: int, timeout_s: float, retries: int
+    ) -> None:
+        self._urls = tuple(urls)
+        self._names = names
+        self._in_flight = in_flight
+        self._timeout_s = timeout_s
+        self._retries = retries
+        self._slots = asyncio.Semaphore(in_flight)
+        self._next_url = 0
+        self._connection: AbstractConnection | None = None
+        self._sender: Sender | None = None
+        self._opening: asyncio.Task[Sender] | None = None
+
+    @classmethod
+    def connect(
+        cls,
+        urls: str | Sequence[str],
+        *,
+        names: Names | None = None,
+        in_flight: int = 256,
+        timeout_s: float = 10.0,
+        retries: int = 0,
+    ) -> Publisher:
+        """A publisher for the first broker of ``urls`` that answers; ``async with`` connects it.
+
+        ``in_flight`` bounds the messages that wait for their confirm. ``timeout_s`` bounds each of them, and
+        each connect. ``retries`` repeats a publish whose result is unknown; a repeat is safe, because the
+        ledger removes duplicates.
+
+        Raises:
+            ValueError: no AMQP URL, or a number that is too small.
+            BrokerUnreachable: (from ``async with``) no broker answers.
+            TopologyMissing: (from ``async with``) the broker has no ingress exchange of this namespace.
+        """
+        listed = (urls,) if isinstance(urls, str) else tuple(urls)
+        if any(URL(url).scheme not in ("amqp", "amqps") for url in listed):
+            raise ValueError("a broker's URL starts with amqp:// or amqps://")
+        if not listed or in_flight < 1 or timeout_s <= 0 or retries < 0:
+            raise ValueError(
+                "a publisher needs a URL, in_flight of 1 or more, timeout_s above 0, retries of 0 or more"
+            )
+        return cls(listed, names or Names(), in_flight, timeout_s, retries)
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._open_sender()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let the connection go. What still waits for its confirm becomes ``unknown``."""
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.gather(self._opening, return_exceptions=True)
+        await self._drop_connection()
+
+    async def publish(self, job: Job) -> Result:
+        """Publish one job and wait for the broker's word. Never raises for the broker or the connection."""
+        async with self._slots:
+            sent = await self._send(job)
+            for repeat in range(self._retries):
+                if sent.status is not Status.UNKNOWN:
+                    break
+                await asyncio.sleep(min(_PAUSE_S * 2**repeat, _MAX_PAUSE_S))
+                sent = await self._send(job)
+        return Result(job, sent.status, sent.detail)
+
+    def publish_many(self, jobs: Iterable[Job] | AsyncIterable[Job]) -> AsyncIterator[Result]:
+        """Publish jobs as fast as the broker confirms them; yields each result as it comes.
+
+        In constant memory: at most ``in_flight`` jobs are taken from ``jobs`` whose result was not yet taken
+        from here. An exception out of ``jobs`` is raised after the results of what was taken before it.
+        """
+        return as_they_come(self.publish, jobs, self._in_flight)
+
+    async def _send(self, job: Job) -> Sent:
+        try:
+            with only_real_cancellation():  # close() cancels the attempt, not those who wait for it
+                sender = await self._open_sender()
+        except (ConnectionError, LookupError, TimeoutError) as error:
+            return Sent(Status.UNKNOWN, f"not sent: {error or type(error).__name__}")
+        return await sender.send(
+            self._names.ingress,
+            job.routing_key,
+            job.payload,
+            job.properties(datetime.now(UTC)),
+            self._timeout_s,
+        )
+
+    async def _open_sender(self) -> Sender:
+        """The sender in use, or a new one; all who wait for a new one share one attempt and its error."""
+        if self._sender is not None and not self._sender.closed:
+            return self._sender
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._reopen())
+            self._opening.add_done_callback(self._opened)
+        # Shielded: the attempt is everybody's, and one caller that is cancelled must not end it.
+        return await asyncio.shield(self._opening)
+
+    def _opened(self, opening: asyncio.Task[Sender]) -> None:
+        self._opening = None
+        if not opening.cancelled():
+            opening.exception()  # seen, also where nobody waits for it any more
+
+    async def _reopen(self) -> Sender:
+        await self._drop_connection()
+        failures: list[str] = []
+        for _ in self._urls:
+            url = self._urls[self._next_url % len(self._urls)]
+            try:
+                return await self._open(url)
+            except (AMQPError, OSError, RuntimeError) as error:
+                failures.append(f"{_without_password(url)}: {str(error) or type(error).__name__}")
+                self._next_url += 1
+                await self._drop_connection()
+        raise BrokerUnreachable(
+            f"no broker can be used ({'; '.join(failures)}). Check the URLs and the brokers"
+        )
+
+    async def _open(self, url: str) -> Sender:
+        async with bounded(self._timeout_s):
+            self._connection = await aio_pika.connect(
+                url, client_properties={"connection_name": "acklast publisher"}
+            )
+            await self._require_ingress(self._connection)
+        self._sender = await Sender.open(self._connection, timeout_s=self._timeout_s)
+        return self._sender
+
+    async def _require_ingress(self, connection: AbstractConnection) -> None:
+        """See that there is something to publish to: without it each publish ends the channel."""
+        try:
+            async with connection.channel(publisher_confirms=False) as channel:
+                await channel.declare_exchange(self._names.ingress, passive=True)
+        except ChannelNotFoundEntity:
+            raise TopologyMissing(
+                f"the broker has no exchange {self._names.ingress!r}. Run `acklast topology apply` first"
+            ) from None
+
+    async def _drop_connection(self) -> None:
+        connection, self._connection, self._sender = self._connection, None, None
+        if connection is not None and not connection.is_closed:
+            try:
+                async with bounded(self._timeout_s):
+                    await connection.close()
+            except (AMQPError, OSError, RuntimeError):
+                pass  # it is gone, which is all that was wanted
+
+
+def _without_password(url: str) -> str:
+    parsed = URL(url)
+    return str(parsed.with_password("***") if parsed.password else parsed)

@@ -1,0 +1,155 @@
+"""One confirmed channel: every message persistent, mandatory, confirmed, limited in time."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+from uuid import uuid4
+
+import aiormq
+from aio_pika.abc import AbstractChannel, AbstractConnection
+from aiormq import spec
+from aiormq.exceptions import AMQPError, DeliveryError, PublishError
+
+from acklast_topology.calls import ConnectionDied, bounded, only_real_cancellation
+from acklast_topology.wire import Properties
+
+PERSISTENT: Final = 2
+_FRAME_OVERHEAD_BYTES: Final = 8 + 12
+"""Of a content header: the frame around it, and class, weight and body size before the properties."""
+_UNENCODABLE: Final = (TypeError, ValueError, OverflowError, RecursionError, struct.error)
+
+
+class Status(StrEnum):
+    """What the broker said of one message."""
+
+    CONFIRMED = "confirmed"
+    """In every queue that it was routed to, on disk."""
+    RETURNED = "returned"
+    """In no queue: nothing is bound for its routing key."""
+    REFUSED = "refused"
+    """The broker said no (a full queue), or the message cannot be sent at all."""
+    UNKNOWN = "unknown"
+    """No answer: it may be in a queue or not. Sending again is safe, the ledger removes duplicates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One message's status, and a sentence for people where it is not ``confirmed``."""
+
+    status: Status
+    detail: str = ""
+
+
+class Sender:
+    """A channel for publishing. Once it is ``closed`` it stays closed: open another.
+
+    One connection for publishing should be no other's: a broker under an alarm blocks the whole connection.
+    """
+
+    def __init__(self, channel: AbstractChannel, underlay: aiormq.abc.AbstractChannel) -> None:
+        self._channel = channel
+        self._underlay = underlay
+        frame_max = underlay.connection.connection_tune.frame_max
+        self._header_max = frame_max - _FRAME_OVERHEAD_BYTES if frame_max else None
+
+    @classmethod
+    async def open(cls, connection: AbstractConnection, *, timeout_s: float = 10) -> Sender:
+        """Open a confirmed channel.
+
+        Raises:
+            TimeoutError: the broker did not answer in time, as under a memory or disk alarm.
+            ConnectionError: the connection is gone.
+        """
+        try:
+            # Off by default in the library; without it a returned message counts as confirmed.
+            channel = connection.channel(publisher_confirms=True, on_return_raises=True)
+            async with bounded(timeout_s):
+                await channel.initialize()
+            return cls(channel, await channel.get_underlay_channel())
+        except (AMQPError, RuntimeError) as error:
+            raise ConnectionDied(f"no channel for publishing: {error}") from error
+
+    @property
+    def closed(self) -> bool:
+        """Whether the channel has ended: nothing more can be sent by it."""
+        return self._channel.is_closed
+
+    async def send(
+        self,
+        exchange: str,
+        routing_key: str,
+        body: bytes,
+        properties: spec.Basic.Properties,
+        timeout_s: float = 10,
+    ) -> Sent:
+        """Publish one message, wait for the broker's word. Many may be under way at once.
+
+        The message is sent persistent, mandatory and with a message id of its own whatever ``properties``
+        says: the library matches a return to its publish by the message id. Never raises for the message or
+        for the connection; a real cancellation of the caller passes through.
+        """
+        try:
+            stamped = _stamped(properties, self._header_max)
+        except _UNENCODABLE as error:
+            return Sent(Status.REFUSED, f"cannot be sent: {error}")
+        try:
+            with only_real_cancellation():
+                await self._underlay.basic_publish(
+                    body,
+                    exchange=exchange,
+                    routing_key=routing_key,
+                    properties=stamped,
+                    mandatory=True,
+                    timeout=timeout_s,
+                )
+        except Exception as error:  # the library ends a pending publish with any exception, bare ones too
+            return _status_of(error, timeout_s)
+        return Sent(Status.CONFIRMED)
+
+    async def close(self) -> None:
+        """Close the channel; what still waits for a confirm becomes ``unknown``."""
+        if not self.closed:
+            await self._channel.close()
+
+
+class _Stamped(spec.Basic.Properties):
+    """Properties that are encoded already: their size was needed before they go out."""
+
+    def __init__(self, message_id: str, encoded: bytes) -> None:
+        super().__init__(message_id=message_id)
+        self._encoded = encoded
+
+    def marshal(self) -> bytes:
+        return self._encoded
+
+
+def _stamped(properties: spec.Basic.Properties, limit: int | None) -> _Stamped:
+    """A copy with a fresh message id, persistent; refuses what would end the whole connection."""
+    values: dict[str, Any] = dict(properties)
+    message_id = uuid4().hex
+    values |= {"message_id": message_id, "delivery_mode": PERSISTENT}
+    encoded = Properties(**values).marshal()
+    if limit is not None and len(encoded) > limit:
+        raise ValueError(
+            f"its properties take {len(encoded)} bytes, and a frame holds {limit}: send less in headers"
+        )
+    return _Stamped(message_id, encoded)
+
+
+def _status_of(error: Exception, timeout_s: float) -> Sent:
+    match error:
+        case PublishError():
+            return Sent(
+                Status.RETURNED, f"returned by the broker: {error.args[0]} for routing key {error.args[1]}"
+            )
+        case DeliveryError():
+            return Sent(Status.REFUSED, "refused by the broker (nack): the queue is full, or lost its leader")
+        case TimeoutError():
+            return Sent(Status.UNKNOWN, f"no confirm within {timeout_s:g} s")
+        case ValueError():
+            return Sent(Status.REFUSED, f"cannot be sent: {error}")
+        case _:
+            return Sent(Status.UNKNOWN, f"no confirm: {str(error) or 'the channel ended'}")
