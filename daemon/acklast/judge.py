@@ -111,7 +111,7 @@ async def judge(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh
 
 
 def _refusal(lane: Lane) -> str:
-    """Why this process may start nothing any more, though the ledger granted the claim; empty where it may."""
+    """Why this process may start nothing more, though the ledger granted the claim; empty where it may."""
     if not lane.lease.live:
         return "lease_lapsed"
     return "drain" if lane.drain.started.is_set() else ""
