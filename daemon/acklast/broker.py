@@ -117,6 +117,6 @@ class CarrierSender:
 
     async def _open(self) -> Sender:
         async with self._lock:
-            if self._sender is None or self._sender.is_closed:
+            if self._sender is None or self._sender.closed:
                 self._sender = await Sender.open(await self._link.connect())
             return self._sender
