@@ -1,0 +1,147 @@
+"""Makes the plan true on a broker, and says of each object how it stands.
+
+Each object is declared on a throw-away channel: the broker ends a channel at the first declaration that it
+does not like, and the objects after it must still be looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from aio_pika.abc import AbstractConnection
+from aiormq.abc import AbstractChannel
+from aiormq.exceptions import (
+    ChannelAccessRefused,
+    ChannelClosed,
+    ChannelInvalidStateError,
+    ChannelNotFoundEntity,
+    ChannelPreconditionFailed,
+)
+
+from acklast_topology.calls import ConnectionDied, bounded
+from acklast_topology.finding import Finding, Found, missing, refused
+from acklast_topology.plan import Binding, Exchange, Plan, Queue
+
+TIMEOUT_S: Final = 10.0
+"""For one object. A broker under an alarm opens no channel, and must not hold a start for ever."""
+
+_INEQUIVALENT: Final = re.compile(
+    r"inequivalent arg '(?P<argument>[^']+)' for .*?: (?P<values>.*)", re.DOTALL
+)
+
+Declare = Callable[[AbstractChannel], Awaitable[Any]]
+
+
+async def apply(connection: AbstractConnection, plan: Plan) -> list[Finding]:
+    """Declare everything in the plan, in its order. Safe to repeat; never deletes or changes anything.
+
+    ``connection`` must be a plain one: the robust one declares again for ever what a broker refuses.
+
+    Raises:
+        ConnectionError: the connection ended.
+        TimeoutError: the broker did not answer within ``TIMEOUT_S``.
+    """
+    found = [await _exchange(connection, exchange) for exchange in plan.exchanges]
+    found += [await _queue(connection, queue) for queue in plan.queues]
+    unfit = {finding.name for finding in found if not finding.fit}
+    return found + [await _binding(connection, binding, unfit) for binding in plan.bindings]
+
+
+async def exists(connection: AbstractConnection, kind: str, name: str) -> Finding:
+    """Whether an exchange or queue is there. Needs no permission on it."""
+
+    async def look(channel: AbstractChannel) -> None:
+        if kind == "exchange":
+            await channel.exchange_declare(name, passive=True)
+        else:
+            await channel.queue_declare(name, passive=True)
+
+    return await _attempt(connection, kind, name, look)
+
+
+async def _exchange(connection: AbstractConnection, exchange: Exchange) -> Finding:
+    async def declare(channel: AbstractChannel) -> None:
+        await channel.exchange_declare(
+            exchange.name, exchange_type=exchange.type, durable=True, arguments=dict(exchange.arguments)
+        )
+
+    return await _declare(connection, "exchange", exchange.name, declare)
+
+
+async def _queue(connection: AbstractConnection, queue: Queue) -> Finding:
+    async def declare(channel: AbstractChannel) -> None:
+        await channel.queue_declare(queue.name, durable=True, arguments=dict(queue.arguments))
+
+    return await _declare(connection, "queue", queue.name, declare)
+
+
+async def _binding(connection: AbstractConnection, binding: Binding, unfit: set[str]) -> Finding:
+    """Bind, unless one end is not as planned: it may be somebody else's, and is left alone."""
+    wrong = unfit.intersection((binding.source, binding.queue))
+    if wrong:
+        return missing(
+            "binding", name_of(binding), f"not bound, because {' and '.join(sorted(wrong))} is not fit"
+        )
+
+    async def bind(channel: AbstractChannel) -> None:
+        await channel.queue_bind(binding.queue, binding.source, binding.key)
+
+    return await _attempt(connection, "binding", name_of(binding), bind)
+
+
+async def _declare(connection: AbstractConnection, kind: str, name: str, declare: Declare) -> Finding:
+    """Look first: a declaration that succeeds does not say whether it made the object."""
+    before = await exists(connection, kind, name)
+    if before.status not in (Found.PRESENT, Found.MISSING):
+        return before
+    after = await _attempt(connection, kind, name, declare)
+    if after.status is Found.PRESENT and before.status is Found.MISSING:
+        return Finding(kind, name, Found.CREATED)
+    return after
+
+
+async def _attempt(connection: AbstractConnection, kind: str, name: str, declare: Declare) -> Finding:
+    try:
+        async with _throw_away_channel(connection) as channel:
+            await declare(channel)
+    except ChannelNotFoundEntity as error:
+        return missing(kind, name, str(error))
+    except ChannelAccessRefused as error:
+        return refused(kind, name, str(error))
+    except ChannelPreconditionFailed as error:
+        return differs(kind, name, str(error))
+    except ChannelClosed as error:  # such as 405, an exclusive queue of another connection
+        return refused(kind, name, str(error))
+    return Finding(kind, name, Found.PRESENT)
+
+
+@asynccontextmanager
+async def _throw_away_channel(connection: AbstractConnection) -> AsyncIterator[AbstractChannel]:
+    try:
+        async with bounded(TIMEOUT_S), connection.channel(publisher_confirms=False) as channel:
+            yield await channel.get_underlay_channel()
+    except (ChannelInvalidStateError, RuntimeError) as error:
+        raise ConnectionDied(f"the connection ended: {error}") from error
+
+
+def differs(kind: str, name: str, text: str) -> Finding:
+    """Read the broker's complaint: which argument, what was asked for, what it has."""
+    found = _INEQUIVALENT.search(text)
+    if found is None:
+        return refused(kind, name, text)
+    return Finding(
+        kind,
+        name,
+        Found.DIFFERS,
+        f"argument {found['argument']} differs: {found['values']}",
+        f"An existing {kind} keeps its arguments. Empty and delete {name}, then run `acklast topology "
+        "apply`; if it is not acklast's, use another namespace",
+    )
+
+
+def name_of(binding: Binding) -> str:
+    """A binding as people write it."""
+    return f"{binding.source} -> {binding.queue} [{binding.key}]"

@@ -1,0 +1,63 @@
+"""What was found of one object of the plan on the broker, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Found(StrEnum):
+    """How an object on the broker stands to the plan."""
+
+    CREATED = "created"
+    PRESENT = "present"
+    MISSING = "missing"
+    DIFFERS = "differs"
+    """There, with another type or argument. What it has cannot be changed, only replaced."""
+    REFUSED = "refused"
+    """The broker did not let this user look or declare."""
+    UNSEEN = "unseen"
+    """Not visible over AMQP without configure permission. A remark, not a fault."""
+
+
+_FIT: Final = frozenset({Found.CREATED, Found.PRESENT, Found.UNSEEN})
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One object: ``kind`` is ``exchange``, ``queue`` or ``binding``.
+
+    ``remedy`` is empty where nothing is to be done.
+    """
+
+    kind: str
+    name: str
+    status: Found
+    detail: str = ""
+    remedy: str = ""
+
+    @property
+    def fit(self) -> bool:
+        """Whether a daemon may start on it."""
+        return self.status in _FIT
+
+
+def missing(kind: str, name: str, detail: str = "") -> Finding:
+    return Finding(
+        kind,
+        name,
+        Found.MISSING,
+        detail or f"the broker has no {kind} {name}",
+        "Run `acklast topology apply` with a user that may configure it",
+    )
+
+
+def refused(kind: str, name: str, detail: str) -> Finding:
+    return Finding(
+        kind,
+        name,
+        Found.REFUSED,
+        detail,
+        f"Give the user permission on {kind} {name}, or let somebody who has it run `acklast topology apply`",
+    )
