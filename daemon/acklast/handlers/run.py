@@ -62,7 +62,7 @@ async def run(
     """
     context.arm(timeout_s, threaded=function.threaded)
     if function.threaded:
-        return await _in_thread(function, payload, context, threads, cut)
+        return await _in_thread(function, payload, context, threads, timeout_s, cut)
     return await _inline(function, payload, context, timeout_s, cut)
 
 
@@ -86,9 +86,11 @@ async def _inline(
         watch.stop()
     if error is None and task.cancelling() == before:
         return Ended(value)
-    stop = _give_back(task, before, watch.fired, cut)
+    stop = who_stopped(task.cancelling() - before, watch.fired, cut())
     if stop is Stop.OUTER and isinstance(error, CancelledError):
+        _take_back(task, watch.fired)
         raise error
+    _take_back(task, task.cancelling() - before)
     return Ended(value, error, stop)
 
 
@@ -130,55 +132,58 @@ def who_stopped(cancels: int, ours: int, cut: bool) -> Stop:
     return Stop.CUT if others > 0 else Stop.NOBODY
 
 
-def _give_back(task: asyncio.Task[Any], before: int, ours: int, cut: Callable[[], bool]) -> Stop:
-    """Take back the cancellations that were meant for the function alone: the task still has to record.
+def _take_back(task: asyncio.Task[Any], cancels: int) -> None:
+    """Take back cancellations that ended with the function: the task still has to record the outcome.
 
-    One of an outer party stays open, for whoever made it.
+    The function may leave one open that is over: before Python 3.13 a task group does so when a child fails.
     """
-    cancels = task.cancelling() - before
-    stop = who_stopped(cancels, ours, cancels > ours and cut())
-    for _ in range(ours if stop is Stop.OUTER else cancels):
+    for _ in range(cancels):
         task.uncancel()
-    return stop
 
 
 # --- plain def: in a thread --------------------------------------------------------------------------
 
 
 async def _in_thread(
-    function: Function, payload: Any, context: Context, threads: Threads, cut: Callable[[], bool]
+    function: Function,
+    payload: Any,
+    context: Context,
+    threads: Threads,
+    timeout_s: float,
+    cut: Callable[[], bool],
 ) -> Ended:
     call = partial(contextvars.copy_context().run, _called, function, payload, context)
     work = threads.submit(call)
     done = asyncio.wrap_future(work)
     stop = Stop.NOBODY
     while True:
-        stop = await _wait(done, context, stop, cut)
-        if done.done():
-            ended: Ended = done.result()
-            # A cut could not reach the thread: what it raised is its own.
-            return Ended(ended.value, ended.error, stop if stop is Stop.TIMEOUT else Stop.NOBODY)
-        if stop is Stop.OUTER:
+        now = await _wait(done, context.remaining_s() if stop is Stop.NOBODY else None, cut)
+        if now is Stop.OUTER:
             done.cancel()
             raise CancelledError
+        if done.done():
+            ended: Ended = done.result()
+            if isinstance(ended.error, KeyboardInterrupt):
+                raise ended.error
+            # A cut could not reach the thread: what it raised is its own.
+            return Ended(ended.value, ended.error, stop if stop is Stop.TIMEOUT else Stop.NOBODY)
         if work.cancel():
-            return Ended(stop=stop, started=False)
+            return Ended(stop=now, started=False)
+        if now is Stop.TIMEOUT:
+            _say_overdue(context, timeout_s)
+        stop = now if stop is Stop.NOBODY else stop
 
 
-async def _wait(done: asyncio.Future[Ended], context: Context, stop: Stop, cut: Callable[[], bool]) -> Stop:
-    """Wait for the thread, or for the first reason to stop; once there is one, for the thread alone."""
-    before = _this_task().cancelling()
+async def _wait(done: asyncio.Future[Ended], timeout_s: float | None, cut: Callable[[], bool]) -> Stop:
+    """Wait for the thread, or for a reason to stop it."""
     try:
-        await asyncio.wait([done], timeout=context.remaining_s() if stop is Stop.NOBODY else None)
+        await asyncio.wait([done], timeout=timeout_s)
     except CancelledError:
-        now = _give_back(_this_task(), before, 0, cut)
-        if now is Stop.OUTER:
-            return now
-        return stop if stop is not Stop.NOBODY else now
-    if done.done() or stop is not Stop.NOBODY:
-        return stop
-    _say_overdue(context, None)
-    return Stop.TIMEOUT
+        if not cut():
+            return Stop.OUTER
+        _this_task().uncancel()
+        return Stop.CUT
+    return Stop.NOBODY if done.done() else Stop.TIMEOUT
 
 
 def _called(function: Function, payload: Any, context: Context) -> Ended:
@@ -193,7 +198,7 @@ def _called(function: Function, payload: Any, context: Context) -> Ended:
     return Ended(value)
 
 
-def _say_overdue(context: Context, timeout_s: float | None) -> None:
+def _say_overdue(context: Context, timeout_s: float) -> None:
     context.log.warning("handler_overdue", timeout_s=timeout_s)
 
 
