@@ -124,6 +124,9 @@ def decide_start(attempt: Attempt, policy: Policy, now: datetime, *, can_reconci
     if attempt.ambiguous and policy.on_unknown is OnUnknown.HOLD:
         return Hold("unknown", "an earlier attempt may have had its effect")
     if attempt.ambiguous and policy.on_unknown is OnUnknown.RECONCILE:
+        if attempt.number > 2 * policy.max_attempts:
+            # As many crashes again as attempts may be: the asking itself kills the process.
+            return Hold("crashed", f"no verdict after {attempt.number - 1} attempts")
         if can_reconcile:
             return Reconcile()
         return Hold("no_reconcile", "an earlier attempt may have had its effect; its type has no reconcile")
