@@ -7,15 +7,25 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import TypeVar, cast
+from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 _POLL_S = 0.02
 
 
+@overload
 async def eventually(
-    predicate: Callable[[], T | Awaitable[T]], timeout_s: float = 10, what: str | None = None
-) -> T:
+    predicate: Callable[[], Awaitable[T | None]], timeout_s: float = ..., what: str | None = ...
+) -> T: ...
+
+
+@overload
+async def eventually(
+    predicate: Callable[[], T | None], timeout_s: float = ..., what: str | None = ...
+) -> T: ...
+
+
+async def eventually(predicate: Callable[[], Any], timeout_s: float = 10, what: str | None = None) -> Any:
     """Ask ``predicate`` (plain or async) until its answer is true, and give that answer.
 
     Raises:
@@ -31,7 +41,7 @@ async def eventually(
         await _pause()
 
 
-def until(predicate: Callable[[], T], timeout_s: float = 10, what: str | None = None) -> T:
+def until(predicate: Callable[[], T | None], timeout_s: float = 10, what: str | None = None) -> T:
     """``eventually`` for a test that is not async."""
     until_s = monotonic() + timeout_s
     while not (value := predicate()):

@@ -1,0 +1,60 @@
+# Everything that a fresh clone needs, in one place. `make` alone lists it.
+# The tests and the demo bring up their own RabbitMQ and Postgres; see dev/.
+
+VENV ?= .venv
+ARGS ?=
+UPGRADE ?= --upgrade
+BIN := $(abspath $(VENV))/bin
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+
+export PATH := $(BIN):$(PATH)
+export PYTHONPATH := $(CURDIR)
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test check lint format types soak lock clean
+
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: $(READY) ## Make the virtual environment from the lock (the other targets do it by themselves)
+
+$(READY): requirements.lock pyproject.toml
+	@python=$$(PYTHON='$(PYTHON)' sh dev/find-python.sh) || exit 1; \
+	echo "setting up $(VENV) with $$($$python --version)"; \
+	$$python -m venv $(VENV)
+	@$(PIP) install --require-hashes -r requirements.lock
+	@# The build backend comes from the lock as well, so nothing unlocked is fetched to build with.
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(READY) ## Run the example: 2,000 jobs, a SIGKILL half-way, and the account of every one
+	@$(BIN)/python examples/property-cleanup/demo.py $(ARGS)
+
+test: $(READY) ## Run the tests; ARGS="-k name" picks some
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: lint types test ## Do exactly what CI does: lint, types, tests
+
+lint: $(READY) ## Check style and formatting
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+format: $(READY) ## Put style and formatting right where that is safe
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+types: $(READY) ## Check types
+	@$(BIN)/mypy
+
+soak: $(READY) ## Run the long tests
+	@$(BIN)/python -m pytest -m soak --timeout=0 $(ARGS) || [ $$? -eq 5 ]
+
+lock: $(READY) ## Write requirements.lock anew, newest versions; UPGRADE= keeps those that still fit
+	@CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet $(UPGRADE) --all-extras --generate-hashes \
+	    --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	    --output-file requirements.lock pyproject.toml
+
+clean: ## Remove what the targets made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
