@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
+from urllib.parse import urlsplit
 
 import aio_pika
 from aio_pika.abc import AbstractConnection
 from aiormq.exceptions import AMQPError, ChannelNotFoundEntity
-from yarl import URL
 
 from acklast_topology.calls import bounded, only_real_cancellation
 from acklast_topology.job import Job
@@ -93,7 +93,7 @@ class Publisher:
             TopologyMissing: (from ``async with``) the broker has no ingress exchange of this namespace.
         """
         listed = (urls,) if isinstance(urls, str) else tuple(urls)
-        if any(URL(url).scheme not in ("amqp", "amqps") for url in listed):
+        if any(urlsplit(url).scheme not in ("amqp", "amqps") for url in listed):
             raise ValueError("a broker's URL starts with amqp:// or amqps://")
         if not listed or in_flight < 1 or timeout_s <= 0 or retries < 0:
             raise ValueError(
@@ -217,5 +217,5 @@ class Publisher:
 
 
 def _without_password(url: str) -> str:
-    parsed = URL(url)
-    return str(parsed.with_password("***") if parsed.password else parsed)
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":***@", 1)).geturl()
