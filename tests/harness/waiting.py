@@ -34,7 +34,7 @@ async def eventually(predicate: Callable[[], Any], timeout_s: float = 10, what: 
     until_s = monotonic() + timeout_s
     while True:
         answer = predicate()
-        value = cast("T", await answer if inspect.isawaitable(answer) else answer)
+        value = await answer if inspect.isawaitable(answer) else answer
         if value:
             return value
         assert monotonic() < until_s, _complaint(predicate, value, timeout_s, what)
