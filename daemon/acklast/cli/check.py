@@ -1,0 +1,174 @@
+"""``acklast check``: is everything fit to run? Every part, each with its remedy, whatever fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from aio_pika.abc import AbstractConnection
+
+from acklast.cli.options import CONFIG, ConfigPath, Json, configured
+from acklast.cli.output import people, say_json
+from acklast.cli.servers import broker_of, faults
+from acklast.config import Config, load_app
+from acklast.errors import AcklastError, Exit
+from acklast.ledger.connect import Address, Connection
+from acklast.ledger.migrate import check_schema_of
+from acklast_topology.plan import plan_for
+from acklast_topology.verify import verify
+
+PARTS: Final = ("configuration", "application", "broker", "topology", "ledger", "durability", "schema")
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One part's state. ``ok`` is None where it could not be looked at because of what ``detail`` names."""
+
+    name: str
+    ok: bool | None
+    detail: str
+    remedy: str = ""
+    exit: Exit = Exit.OK
+
+
+def check(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
+    """Tell whether configuration, application, broker, topology and ledger are fit, each with its remedy.
+
+    Changes nothing anywhere.
+    """
+    found = asyncio.run(_all(config))
+    if as_json:
+        say_json({"ok": all(one.ok for one in found), "checks": found})
+    else:
+        _tell(found)
+    return verdict(found)
+
+
+def verdict(found: Sequence[Checked]) -> Exit:
+    """The exit code: first what no restart helps, then what may come back, then what is to be put right."""
+    exits = {one.exit for one in found}
+    order = (Exit.CONFIG, Exit.UNAVAILABLE, Exit.UNFIT)
+    return next((code for code in order if code in exits), Exit.OK)
+
+
+async def _all(path: Path) -> list[Checked]:
+    try:
+        config = configured(path)
+    except AcklastError as error:
+        skipped = [Checked(name, None, "not checked: the configuration cannot be used") for name in PARTS[1:]]
+        return [_not_ok("configuration", error), *skipped]
+    lanes = ", ".join(config.lanes)
+    first = Checked("configuration", True, f"{config.path} (instance {config.instance}; lanes {lanes})")
+    return [
+        first,
+        _application(config),
+        *await _broker(config),
+        *await _ledger(config),
+    ]
+
+
+def _not_ok(name: str, error: AcklastError, code: Exit | None = None) -> Checked:
+    return Checked(name, False, error.what, error.remedy, code or error.exit)
+
+
+def _application(config: Config) -> Checked:
+    try:
+        app = load_app(config)
+    except AcklastError as error:
+        return _not_ok("application", error)
+    types = ", ".join(f"{job.name} in {job.lane}" for job in app.jobs())
+    return Checked("application", True, f"{config.app} ({types})")
+
+
+async def _broker(config: Config) -> list[Checked]:
+    found: list[Checked] = []
+    try:
+        async with broker_of(config) as connection:
+            found.append(
+                Checked("broker", True, f"{_product(connection)} at {', '.join(config.broker.shown())}")
+            )
+            found += await _topology(connection, config)
+    except AcklastError as error:
+        if found:
+            return [*found, _not_ok("topology", error)]
+        return [
+            _not_ok("broker", error),
+            Checked("topology", None, "not checked: the broker cannot be reached"),
+        ]
+    return found
+
+
+def _product(connection: AbstractConnection) -> str:
+    """``RabbitMQ 4.0.5``, by the broker's own word."""
+    transport = connection.transport
+    properties: Mapping[str, Any] = transport.connection.server_properties if transport else {}
+    words = (properties.get(name, b"") for name in ("product", "version"))
+    return " ".join(word.decode(errors="replace") if isinstance(word, bytes) else str(word) for word in words)
+
+
+async def _topology(connection: AbstractConnection, config: Config) -> list[Checked]:
+    plan = plan_for(config.names, config.lanes)
+    unfit = [
+        Checked(
+            "topology",
+            False,
+            _words(f"{one.kind} {one.name} {one.status}", one.detail),
+            one.remedy,
+            Exit.UNFIT,
+        )
+        for one in faults(await verify(connection, plan))
+    ]
+    here = (
+        f"all {len(plan.exchanges) + len(plan.queues)} exchanges and queues of {config.namespace} are there"
+    )
+    return unfit or [Checked("topology", True, here)]
+
+
+def _words(what: str, detail: str) -> str:
+    return f"{what}: {detail}" if detail else what
+
+
+async def _ledger(config: Config) -> list[Checked]:
+    try:
+        connection = await Address.of(config.ledger.address(), allow_unsafe_server=True).open()
+    except AcklastError as error:
+        why = "not checked: the ledger cannot be reached"
+        return [_not_ok("ledger", error), *(Checked(name, None, why) for name in ("durability", "schema"))]
+    try:
+        server = connection.get_server_version()
+        here = f"PostgreSQL {server.major}.{server.minor} at {config.ledger.shown()}"
+        return [Checked("ledger", True, here), await _durability(config), await _schema(connection)]
+    finally:
+        connection.terminate()
+
+
+async def _durability(config: Config) -> Checked:
+    if config.ledger.allow_unsafe_server:
+        return Checked("durability", True, "not asked for: ledger.allow_unsafe_server is set")
+    try:
+        connection = await Address.of(config.ledger.address()).open()
+    except AcklastError as error:
+        return _not_ok("durability", error, Exit.UNFIT)
+    connection.terminate()
+    return Checked("durability", True, "the server keeps every commit (fsync and synchronous_commit are on)")
+
+
+async def _schema(connection: Connection) -> Checked:
+    try:
+        await check_schema_of(connection)
+    except AcklastError as error:
+        return _not_ok("schema", error, Exit.UNFIT)
+    return Checked("schema", True, "the schema is this program's")
+
+
+def _tell(found: Sequence[Checked]) -> None:
+    console = people()
+    for one in found:
+        word, style = {True: ("ok", "green"), False: ("not ok", "red"), None: ("-", "yellow")}[one.ok]
+        console.print(f"{word:<7}", style=style, end="")
+        console.print(f"{one.name:<14} {one.detail}")
+        if one.remedy:
+            console.print(f"{'':22}{one.remedy}")

@@ -1,0 +1,78 @@
+"""Connections of one command: to the broker and to the ledger, closed when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from aio_pika.abc import AbstractConnection
+
+from acklast.broker import Link
+from acklast.config import Config, Declare
+from acklast.errors import BrokerUnavailable, TopologyError
+from acklast.ledger.postgres import PostgresLedger
+from acklast.telemetry.events import Emitter
+from acklast_topology.declare import apply
+from acklast_topology.finding import Finding
+from acklast_topology.plan import plan_for
+from acklast_topology.verify import verify
+
+
+@asynccontextmanager
+async def broker_of(config: Config) -> AsyncIterator[AbstractConnection]:
+    """A plain connection to the first broker that answers.
+
+    Raises:
+        BrokerUnavailable: none answers, or the connection ended on the way.
+    """
+    link = Link(
+        config.broker.addresses(),
+        "command",
+        Emitter(),
+        heartbeat_s=config.broker.heartbeat_s,
+        connect_timeout_s=config.broker.connect_timeout_s,
+    )
+    try:
+        yield await link.connect()
+    except (ConnectionError, TimeoutError) as error:
+        raise BrokerUnavailable(
+            f"the broker stopped answering: {error or type(error).__name__}", "See its log, and try again"
+        ) from error
+    finally:
+        await link.close()
+
+
+@asynccontextmanager
+async def ledger_of(config: Config) -> AsyncIterator[PostgresLedger]:
+    """The ledger, with as few connections as it needs.
+
+    Raises:
+        ConfigError, SchemaError: it must not be used like this.
+        LedgerUnavailable: it does not answer.
+    """
+    ledger = await PostgresLedger.connect(
+        config.ledger.address(), pool_size=1, allow_unsafe_server=config.ledger.allow_unsafe_server
+    )
+    try:
+        yield ledger
+    finally:
+        await ledger.close()
+
+
+async def require_lane(config: Config, lane: str) -> None:
+    """See that a lane is there to publish to, as ``declare`` allows: make it, or look for it.
+
+    Raises:
+        TopologyError: it is not. A job would end in the unrouted queue, confirmed and never run.
+    """
+    act = apply if config.declare is Declare.APPLY else verify
+    async with broker_of(config) as connection:
+        unfit = faults(await act(connection, plan_for(config.names, [lane])))
+    if unfit:
+        first = unfit[0]
+        raise TopologyError(f"{first.kind} {first.name} does not fit: {first.detail}", first.remedy)
+
+
+def faults(findings: Sequence[Finding]) -> list[Finding]:
+    """What keeps a daemon from starting."""
+    return [finding for finding in findings if not finding.fit]

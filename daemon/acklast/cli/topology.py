@@ -1,0 +1,72 @@
+"""``acklast topology``: what is to be on the broker, shown or made."""
+
+from __future__ import annotations
+
+import asyncio
+
+import typer
+
+from acklast.cli.options import CONFIG, ConfigPath, Json, configured
+from acklast.cli.output import people, say_json
+from acklast.cli.servers import broker_of, faults
+from acklast.config import Config
+from acklast.errors import Exit
+from acklast_topology import declare
+from acklast_topology.finding import Finding
+from acklast_topology.plan import Plan, plan_for
+
+app = typer.Typer(help="The broker's exchanges, queues and bindings.")
+
+
+@app.command()
+def plan(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
+    """Show what belongs on the broker, with every argument. Connects to nothing."""
+    settings = configured(config)
+    planned = plan_for(settings.names, settings.lanes)
+    if as_json:
+        say_json(planned)
+    else:
+        _tell_plan(planned)
+    return Exit.OK
+
+
+@app.command()
+def apply(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
+    """Declare what is missing, and tell what is there but differs. Deletes nothing, changes nothing."""
+    found = asyncio.run(_apply(configured(config)))
+    unfit = faults(found)
+    if as_json:
+        say_json({"ok": not unfit, "findings": found})
+    else:
+        _tell_findings(found)
+    return Exit.CONFIG if unfit else Exit.OK
+
+
+async def _apply(config: Config) -> list[Finding]:
+    async with broker_of(config) as connection:
+        return await declare.apply(connection, plan_for(config.names, config.lanes))
+
+
+def _tell_plan(planned: Plan) -> None:
+    console = people()
+    for exchange in planned.exchanges:
+        console.print(f"exchange {exchange.name} ({exchange.type}){_arguments(exchange.arguments)}")
+    for queue in planned.queues:
+        console.print(f"queue    {queue.name}{_arguments(queue.arguments)}")
+    for binding in planned.bindings:
+        console.print(f"binding  {binding.source} -> {binding.queue} by {binding.key or '(any key)'}")
+
+
+def _arguments(arguments: object) -> str:
+    pairs = dict(arguments).items() if isinstance(arguments, dict) else ()
+    return "".join(f"\n           {name} = {value}" for name, value in pairs)
+
+
+def _tell_findings(found: list[Finding]) -> None:
+    console = people()
+    for finding in found:
+        style = None if finding.fit else "red"
+        detail = f": {finding.detail}" if finding.detail else ""
+        console.print(f"{finding.status:<8} {finding.kind:<8} {finding.name}{detail}", style=style)
+        if finding.remedy and not finding.fit:
+            console.print(f"{'':18}{finding.remedy}")
