@@ -1,0 +1,65 @@
+"""What a verdict changes in a job: one place, which both stores read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, assert_never
+
+from acklast.ledger.api import Letter, Record, State
+from acklast.outcome import Bury, Complete, GiveBack, Hold, Retry
+
+FAILURES = frozenset({"transient", "permanent", "unknown", "crashed"})
+"""Outcomes that count as a failure of the job: a refusal for a quota or a drain does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A job's new values. ``unspent`` and ``limited`` are 0 or 1; ``ambiguous`` adds to what the job has."""
+
+    state: State
+    reason: str | None = None
+    result: Any = None
+    available_at: datetime | None = None
+    unspent: int = 0
+    limited: int = 0
+    ambiguous: bool = False
+    letter: Letter | None = None
+
+
+def change_for(record: Record) -> Change:
+    """What ``record`` changes.
+
+    Raises:
+        ValueError: a Bury or Hold without its letter: the payload would be lost.
+    """
+    limited = int(record.outcome == "rate_limited")
+    match record.verdict:
+        case Complete(result):
+            return Change(State.DONE, result=result)
+        case Retry(at, reason, spends, ambiguous):
+            return Change(
+                State.WAITING,
+                reason,
+                available_at=at,
+                unspent=int(not spends),
+                limited=limited,
+                ambiguous=ambiguous,
+            )
+        case Bury(reason):
+            return Change(State.DEAD, reason, limited=limited, letter=_letter_of(record))
+        case Hold(reason):
+            # Held because the effect may have happened: whoever starts it again must know.
+            return Change(
+                State.UNRESOLVED, reason, limited=limited, ambiguous=True, letter=_letter_of(record)
+            )
+        case GiveBack(reason, ambiguous):
+            return Change(State.QUEUED, reason, unspent=1, ambiguous=ambiguous)
+        case never:
+            assert_never(never)
+
+
+def _letter_of(record: Record) -> Letter:
+    if record.letter is None:
+        raise ValueError(f"{record.lane}/{record.key}: {record.verdict} needs its letter")
+    return record.letter

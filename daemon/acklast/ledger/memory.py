@@ -1,0 +1,330 @@
+"""The ledger in memory: the same rules with no I/O, for tests and simulations. One process, nothing kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from acklast.ledger import manifest
+from acklast.ledger.api import (
+    AttemptView,
+    Claim,
+    Claimed,
+    Conflict,
+    Decided,
+    Fresh,
+    Held,
+    JobView,
+    Letter,
+    LetterView,
+    Manifested,
+    ManifestRow,
+    NotDue,
+    Record,
+    Recorded,
+    RunView,
+    Session,
+    State,
+)
+from acklast.ledger.changes import FAILURES, Change, change_for
+from acklast.ledger.evidence import REASON_LIMIT, clean, storable_json
+from acklast.ledger.refusals import claim_lost, session_lost
+from acklast.outcome import Complete
+
+_FINAL = frozenset({State.DONE, State.DEAD, State.CANCELLED})
+_DECIDED = _FINAL | {State.UNRESOLVED}
+
+
+@dataclass(slots=True)
+class _Worker:
+    instance: str
+    worker: str
+    version: str
+    lease_until: datetime
+    ended_at: datetime | None = None
+
+
+@dataclass(slots=True)
+class _Job:
+    enqueued_at: datetime
+    fingerprint: bytes | None
+    state: State = State.QUEUED
+    fence: int = 0
+    attempts: int = 0
+    claims: int = 0
+    rate_limited: int = 0
+    ambiguous: bool = False
+    session: int | None = None
+    type: str | None = None
+    run: str | None = None
+    reason: str | None = None
+    result: Any = None
+    published_at: datetime | None = None
+    claimed_at: datetime | None = None
+    available_at: datetime | None = None
+    effect_at: datetime | None = None
+    recorded_at: datetime | None = None
+    settled_at: datetime | None = None
+    deadline: datetime | None = None
+    history: list[AttemptView] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Run:
+    created_at: datetime
+    manifest: int = 0
+
+
+class MemoryLedger:
+    """Implements ``acklast.ledger.api.Ledger``; ``clock`` gives aware UTC times that never go back."""
+
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self._clock = clock
+        self._workers: dict[int, _Worker] = {}
+        self._jobs: dict[tuple[str, str], _Job] = {}
+        self._letters: list[tuple[LetterView, bytes | None]] = []
+        self._runs: dict[str, _Run] = {}
+
+    async def close(self) -> None:
+        """Nothing to let go."""
+
+    # --- sessions -----------------------------------------------------------------------------------
+
+    async def open_session(self, instance: str, *, worker: str, version: str, lease_s: float) -> Session:
+        now = self._clock()
+        for other in self._workers.values():
+            if other.instance == instance and other.ended_at is None:
+                other.ended_at = now
+        session = Session(len(self._workers) + 1, instance, lease_s)
+        self._workers[session.id] = _Worker(instance, worker, version, now + timedelta(seconds=lease_s))
+        return session
+
+    async def renew(self, session: Session) -> bool:
+        alive = self._alive(session.id)
+        if alive:
+            self._workers[session.id].lease_until = self._clock() + timedelta(seconds=session.lease_s)
+        return alive
+
+    async def close_session(self, session: Session) -> None:
+        worker = self._workers[session.id]
+        worker.ended_at = worker.ended_at or self._clock()
+
+    def _alive(self, session: int | None) -> bool:
+        worker = None if session is None else self._workers.get(session)
+        return worker is not None and worker.ended_at is None and worker.lease_until > self._clock()
+
+    # --- claiming -----------------------------------------------------------------------------------
+
+    async def claim(self, session: Session, claim: Claim) -> Claimed:
+        if not self._alive(session.id):
+            raise session_lost()
+        now = self._clock()
+        job = self._jobs.get((claim.lane, claim.key)) or self._enter(claim, now)
+        if job.fingerprint is not None and job.fingerprint != claim.fingerprint:
+            return Conflict(now)
+        if job.state in _DECIDED:
+            return Decided(job.state, now)
+        if job.state is State.CLAIMED:
+            if self._alive(job.session):
+                assert job.session is not None
+                return Held(self._workers[job.session].lease_until, now)
+            self._crashed(job)
+        else:
+            due = job.available_at if job.state is State.WAITING else claim.not_before
+            if due is not None and due > now:
+                return NotDue(due, now)
+        return self._start(job, session, claim, now)
+
+    def _enter(self, claim: Claim, now: datetime) -> _Job:
+        job = self._jobs[claim.lane, claim.key] = _Job(now, claim.fingerprint)
+        job.type, job.run = claim.type, claim.run
+        job.published_at, job.deadline = claim.published_at, claim.deadline
+        if claim.not_before is not None and claim.not_before > now:
+            job.state, job.available_at = State.WAITING, claim.not_before
+        return job
+
+    def _start(self, job: _Job, session: Session, claim: Claim, now: datetime) -> Fresh:
+        job.state, job.session, job.claimed_at = State.CLAIMED, session.id, now
+        job.fence, job.attempts, job.claims = job.fence + 1, job.attempts + 1, job.claims + 1
+        job.available_at = job.effect_at = job.recorded_at = job.settled_at = None
+        job.fingerprint = claim.fingerprint
+        job.type, job.run = job.type or claim.type, job.run or claim.run
+        job.published_at = job.published_at or claim.published_at
+        job.deadline = job.deadline or claim.deadline
+        return Fresh(job.fence, job.attempts, job.rate_limited, job.ambiguous, now)
+
+    def _crashed(self, job: _Job) -> None:
+        assert job.session is not None
+        worker = self._workers[job.session]
+        worker.ended_at = worker.ended_at or self._clock()
+        job.ambiguous = True
+        job.history.append(
+            AttemptView(
+                job.fence,
+                job.attempts,
+                "crashed",
+                "session_ended",
+                "",
+                job.claimed_at,
+                worker.ended_at,
+                worker.worker,
+                worker.version,
+            )
+        )
+
+    # --- recording ----------------------------------------------------------------------------------
+
+    async def record(self, session: Session, record: Record) -> Recorded:
+        change = change_for(record)
+        job = self._jobs.get((record.lane, record.key))
+        if job is None or job.fence != record.fence:
+            return Recorded.CLAIM_LOST
+        if job.state is State.CLAIMED:
+            self._apply(session, record, change, job)
+        return Recorded.RECORDED
+
+    def _apply(self, session: Session, record: Record, change: Change, job: _Job) -> None:
+        if change.letter is not None:
+            self._bury(session, change.letter, record, job)
+        if change.state is not State.DONE or job.claims > 1:
+            job.history.append(self._attempt(session, record, job))
+        job.state, job.reason, job.available_at = change.state, change.reason, change.available_at
+        job.result = None if change.result is None else json.loads(storable_json(change.result))
+        job.attempts -= change.unspent
+        job.rate_limited += change.limited
+        job.ambiguous = job.ambiguous or change.ambiguous
+        job.effect_at, job.recorded_at = record.effect_at, self._clock()
+
+    def _attempt(self, session: Session, record: Record, job: _Job) -> AttemptView:
+        worker = self._workers[session.id]
+        return AttemptView(
+            record.fence,
+            job.attempts,
+            record.outcome,
+            clean(record.reason, REASON_LIMIT),
+            clean(record.detail),
+            record.started_at,
+            record.effect_at,
+            worker.worker,
+            worker.version,
+        )
+
+    def _bury(self, session: Session, letter: Letter, record: Record, job: _Job) -> None:
+        now, worker = self._clock(), self._workers[session.id]
+        failed = [a.ended_at for a in job.history if a.outcome in FAILURES and a.ended_at is not None]
+        view = self._letter(letter, record.key, now, worker.worker, worker.version)
+        view = replace(view, attempts=job.attempts, first_failure_at=min(failed, default=now))
+        self._letters.append((view, None))
+
+    async def settled(self, lane: str, key: str, fence: int) -> None:
+        job = self._jobs.get((lane, key))
+        if job is not None and job.fence == fence and job.state is not State.CLAIMED:
+            job.settled_at = job.settled_at or self._clock()
+
+    @asynccontextmanager
+    async def transaction(self, session: Session, record: Record) -> AsyncIterator[None]:
+        """There is nothing to commit together: yields None, and completes the job at the end."""
+        if not isinstance(record.verdict, Complete):
+            raise ValueError(f"a transaction completes its job: {record.verdict} cannot be part of it")
+        yield None
+        job = self._jobs.get((record.lane, record.key))
+        if job is None or job.fence != record.fence or job.state is not State.CLAIMED:
+            raise claim_lost(record)
+        now = self._clock()
+        self._apply(session, replace(record, effect_at=now), change_for(record), job)
+
+    async def bury_stray(self, letter: Letter, *, worker: str, version: str) -> None:
+        now = self._clock()
+        for index, (view, digest) in enumerate(self._letters):
+            if digest is not None and digest == letter.digest and view.lane == letter.lane:
+                self._letters[index] = (replace(view, seen=view.seen + 1, last_failure_at=now), digest)
+                return
+        self._letters.append((self._letter(letter, letter.key, now, worker, version), letter.digest))
+
+    def _letter(
+        self, letter: Letter, key: str | None, now: datetime, worker: str, version: str
+    ) -> LetterView:
+        return LetterView(
+            id=len(self._letters) + 1,
+            lane=letter.lane,
+            key=key if key is None else clean(key),
+            run=letter.run,
+            reason=clean(letter.reason, REASON_LIMIT),
+            detail=clean(letter.detail),
+            attempts=0,
+            first_failure_at=now,
+            last_failure_at=now,
+            seen=1,
+            worker=worker,
+            version=version,
+        )
+
+    # --- people and accounts ------------------------------------------------------------------------
+
+    async def cancel(self, lane: str, key: str) -> bool:
+        job = self._jobs.get((lane, key))
+        if job is None or job.state in _FINAL:
+            return False
+        job.state, job.reason, job.available_at = State.CANCELLED, "cancelled", None
+        job.fence += 1
+        job.recorded_at = self._clock()
+        return True
+
+    async def manifest(self, run: str, rows: Sequence[ManifestRow]) -> Sequence[Manifested]:
+        now, new = self._clock(), set()
+        known = {
+            place: manifest.Known(job.state, job.fence, job.fingerprint)
+            for place in {(row.lane, row.key) for row in rows}
+            if (job := self._jobs.get(place)) is not None
+        }
+        for row in rows:
+            if (row.lane, row.key) not in self._jobs:
+                new.add((row.lane, row.key))
+                job = self._jobs[row.lane, row.key] = _Job(now, row.fingerprint)
+                job.type, job.deadline, job.run = row.type, row.deadline, run
+        account = self._runs.setdefault(run, _Run(now))
+        account.manifest += len(new)
+        return manifest.answers(rows, new, known)
+
+    async def jobs(self, key: str, lane: str | None = None) -> Sequence[JobView]:
+        found = sorted(place for place in self._jobs if place[1] == key and lane in (None, place[0]))
+        return [self._view(*place) for place in found]
+
+    def _view(self, lane: str, key: str) -> JobView:
+        job = self._jobs[lane, key]
+        worker = None if job.session is None else self._workers[job.session]
+        same = {name: getattr(job, name) for name in _COPIED}
+        return JobView(
+            lane=lane,
+            key=key,
+            worker=None if worker is None else worker.worker,
+            version=None if worker is None else worker.version,
+            history=tuple(job.history),
+            letters=tuple(view for view, _ in self._letters if (view.lane, view.key) == (lane, key)),
+            **same,
+        )
+
+    async def run(self, run: str) -> RunView | None:
+        account = self._runs.get(run)
+        jobs = [job for job in self._jobs.values() if job.run == run]
+        if account is None and not jobs:
+            return None
+        counts: dict[State, int] = {}
+        for job in jobs:
+            counts[job.state] = counts.get(job.state, 0) + 1
+        return RunView(
+            run,
+            account.manifest if account else None,
+            counts,
+            account.created_at if account else None,
+            sum(job.claims for job in jobs),
+        )
+
+
+_COPIED = tuple(
+    name for name in JobView.__slots__ if name in _Job.__slots__ and name not in ("history", "letters")
+)

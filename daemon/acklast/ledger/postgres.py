@@ -1,0 +1,214 @@
+"""The ledger in Postgres: the authority in production."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from acklast.ledger import flush
+from acklast.ledger.api import (
+    Claim,
+    Claimed,
+    JobView,
+    Letter,
+    Manifested,
+    ManifestRow,
+    Record,
+    Recorded,
+    RunView,
+    Session,
+)
+from acklast.ledger.batch import Answer, Batch, Batcher
+from acklast.ledger.changes import change_for
+from acklast.ledger.connect import Address, Link
+from acklast.ledger.evidence import clean, storable_json
+from acklast.ledger.manifest import promise
+from acklast.ledger.migrate import check_schema_of
+from acklast.ledger.pool import Handle, Pool
+from acklast.ledger.reading import read_jobs, read_run
+from acklast.ledger.refusals import claim_lost
+from acklast.outcome import Complete
+
+
+class PostgresLedger:
+    """Implements ``acklast.ledger.api.Ledger``. Connections come back by themselves once Postgres does.
+
+    Claims and records share one connection, leases another: neither waits behind a handler's transaction,
+    which takes one of the pool's.
+    """
+
+    def __init__(self, address: Address, pool: Pool) -> None:
+        self._pool = pool
+        self._leases = Link(address)
+        self._flushes = Link(address, flush.SETTINGS)
+        self._batcher = Batcher(self._flush)
+
+    @classmethod
+    async def connect(
+        cls, dsn: str | Sequence[str], *, pool_size: int = 4, allow_unsafe_server: bool = False
+    ) -> PostgresLedger:
+        """Connect to the first server of ``dsn`` that may be written to, and make sure that it is fit.
+
+        Raises:
+            ConfigError: the server refuses the connection, or would lose commits in a crash.
+            SchemaError: the schema is older or newer than this program.
+            LedgerUnavailable: no server answers.
+        """
+        address = Address.of(dsn, allow_unsafe_server=allow_unsafe_server)
+        connection = await address.open()
+        try:
+            await check_schema_of(connection)
+        finally:
+            connection.terminate()
+        return cls(address, await Pool.make(address, pool_size))
+
+    async def close(self) -> None:
+        await self._batcher.close()
+        await self._flushes.close()
+        await self._leases.close()
+        await self._pool.close()
+
+    # --- sessions -----------------------------------------------------------------------------------
+
+    # The predecessor of the same instance is gone, as the caller's lock proves: its claims are free at once.
+    _OPEN_SESSION: Final = """
+        with predecessors as (
+            update acklast.workers set ended_at = clock_timestamp() where instance = $1 and ended_at is null
+        )
+        insert into acklast.workers (instance, worker, version, lease_s, lease_until)
+        values ($1, $2, $3, $4, clock_timestamp() + make_interval(secs => $4))
+        returning id
+    """
+
+    async def open_session(self, instance: str, *, worker: str, version: str, lease_s: float) -> Session:
+        rows = await self._leases.fetch(self._OPEN_SESSION, instance, worker, version, float(lease_s))
+        return Session(rows[0]["id"], instance, lease_s)
+
+    # Never revives: whoever finds a lease run out may already have taken its jobs.
+    _RENEW: Final = """
+        update acklast.workers set lease_until = clock_timestamp() + make_interval(secs => lease_s)
+        where id = $1 and ended_at is null and lease_until > clock_timestamp()
+        returning id
+    """
+
+    async def renew(self, session: Session) -> bool:
+        return bool(await self._leases.fetch(self._RENEW, session.id))
+
+    _CLOSE_SESSION: Final = """
+        update acklast.workers set ended_at = clock_timestamp() where id = $1 and ended_at is null
+    """
+
+    async def close_session(self, session: Session) -> None:
+        await self._leases.fetch(self._CLOSE_SESSION, session.id)
+
+    # --- jobs ---------------------------------------------------------------------------------------
+
+    async def claim(self, session: Session, claim: Claim) -> Claimed:
+        return await self._batcher.claim(session.id, claim)
+
+    async def record(self, session: Session, record: Record) -> Recorded:
+        return await self._batcher.record(session.id, record, change_for(record))
+
+    async def settled(self, lane: str, key: str, fence: int) -> None:
+        self._batcher.note((lane, key), fence)
+
+    async def _flush(self, batch: Batch) -> Mapping[int, Answer]:
+        return await flush.flush(self._flushes, batch)
+
+    # The effect is in the same database: one commit makes both, or neither. The row is locked at the very
+    # end, so that a slow handler holds up nobody, and this statement does wait for whoever holds it.
+    _COMPLETE: Final = """
+        with me as materialized (
+            select t.now, coalesce(w.worker, '') as worker, coalesce(w.version, '') as version
+            from (select clock_timestamp()) as t (now) left join acklast.workers w on w.id = $1
+        ),
+        done as (
+            update acklast.jobs j
+            set state = 'done', result = $5::jsonb, reason = null, effect_at = me.now, recorded_at = me.now
+            from me
+            where j.lane = $2 and j.key = $3 and j.fence = $4 and j.state = 'claimed'
+            returning j.lane, j.key, j.fence, j.attempts, j.claims
+        ),
+        tried as (
+            insert into acklast.attempts (lane, key, fence, attempt, outcome, reason, started_at, ended_at,
+                                          worker, version)
+            select d.lane, d.key, d.fence, d.attempts, 'done', '', $6, me.now, me.worker, me.version
+            from done d cross join me where d.claims > 1
+        )
+        select fence from done
+    """
+
+    @asynccontextmanager
+    async def transaction(self, session: Session, record: Record) -> AsyncIterator[Handle]:
+        """A connection in a transaction that also completes the job at its end.
+
+        Raises:
+            ClaimLost: the fence has moved on; everything was rolled back.
+            LedgerUnavailable: the connection was lost; whether it was committed is in the ledger.
+            ValueError: ``record`` is not a Complete.
+        """
+        if not isinstance(record.verdict, Complete):
+            raise ValueError(f"a transaction completes its job: {record.verdict} cannot be part of it")
+        result = None if record.verdict.result is None else storable_json(record.verdict.result)
+        completed = (session.id, record.lane, record.key, record.fence, result, record.started_at)
+        async with self._pool.lend() as connection, connection.transaction():
+            yield connection
+            if not await connection.fetch(self._COMPLETE, *completed):
+                raise claim_lost(record)
+
+    _BURY_STRAY: Final = """
+        insert into acklast.dead_letters as d (
+            lane, key, run, type, content_type, reason, detail, failure, exchange, routing_key, headers,
+            properties, payload, trace_id, first_failure_at, last_failure_at, worker, version, digest
+        )
+        select $1, $2, l.run, l.type, l.content_type, l.reason, l.detail, l.failure, l.exchange,
+               l.routing_key, l.headers, l.properties, $4, l.trace_id, t.now, t.now, $6, $7, $5
+        from (select clock_timestamp()) as t (now) cross join jsonb_to_record($3::jsonb) as l (
+            run text, type text, content_type text, reason text, detail text, failure text, exchange text,
+            routing_key text, headers jsonb, properties jsonb, trace_id text)
+        on conflict (lane, digest) where digest is not null
+        do update set seen = d.seen + 1, last_failure_at = clock_timestamp()
+    """
+
+    async def bury_stray(self, letter: Letter, *, worker: str, version: str) -> None:
+        fields = storable_json(flush.letter_fields(letter))
+        key = None if letter.key is None else clean(letter.key)
+        await self._leases.fetch(
+            self._BURY_STRAY, letter.lane, key, fields, letter.payload, letter.digest, worker, version
+        )
+
+    _CANCEL: Final = """
+        with job as (
+            select lane, key, state from acklast.jobs
+            where lane = $1 and key = $2 and state not in ('done', 'dead', 'cancelled')
+            for no key update
+        ),
+        cancelled as (
+            update acklast.jobs j
+            set state = 'cancelled', fence = j.fence + 1, reason = 'cancelled', available_at = null,
+                recorded_at = clock_timestamp()
+            from job where j.lane = job.lane and j.key = job.key
+        )
+        insert into acklast.audit (action, lane, key, detail)
+        select 'cancel', lane, key, jsonb_build_object('from', state) from job
+        returning id
+    """
+
+    async def cancel(self, lane: str, key: str) -> bool:
+        async with self._pool.ask() as connection:
+            return bool(await connection.fetch(self._CANCEL, lane, key))
+
+    # --- accounts -----------------------------------------------------------------------------------
+
+    async def manifest(self, run: str, rows: Sequence[ManifestRow]) -> Sequence[Manifested]:
+        async with self._pool.ask() as connection:
+            return await promise(connection, run, rows)
+
+    async def jobs(self, key: str, lane: str | None = None) -> Sequence[JobView]:
+        async with self._pool.ask() as connection:
+            return await read_jobs(connection, key, lane)
+
+    async def run(self, run: str) -> RunView | None:
+        async with self._pool.ask() as connection:
+            return await read_run(connection, run)

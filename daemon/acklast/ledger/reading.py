@@ -1,0 +1,102 @@
+"""Accounts read from Postgres: of jobs with one key, and of runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import asyncpg
+
+from acklast.ledger.api import AttemptView, JobView, LetterView, RunView, State
+from acklast.ledger.pool import Handle
+
+# The primary key begins with the lane, and an index on the key alone would cost every insert. There are few
+# lanes: this walks from one to the next in the index, and looks the key up in each.
+_JOBS: Final = """
+with recursive lanes (lane) as (
+    (select lane from acklast.jobs where $2::text is null or lane = $2 order by lane limit 1)
+    union all
+    select (select j.lane from acklast.jobs j where j.lane > l.lane order by j.lane limit 1)
+    from lanes l where l.lane is not null and $2 is null
+)
+select j.*, w.worker, w.version
+from lanes l
+join acklast.jobs j on j.lane = l.lane and j.key = $1
+left join acklast.workers w on w.id = j.session
+order by j.lane
+"""
+
+_ATTEMPTS: Final = """
+select fence, attempt, outcome, reason, detail, started_at, ended_at, worker, version
+from acklast.attempts where lane = $1 and key = $2 order by fence
+"""
+
+_LETTERS: Final = """
+select id, lane, key, run, reason, detail, attempts, first_failure_at, last_failure_at, seen, worker, version
+from acklast.dead_letters where lane = $1 and key = $2 order by id
+"""
+
+# Counted, never kept as a total: a counter per run would be one hot row for every job of the run.
+_RUN: Final = """
+select state, count(*) as jobs, sum(claims)::bigint as claims
+from acklast.jobs where run = $1 group by state
+"""
+
+_MANIFEST: Final = "select manifest, created_at from acklast.runs where run = $1"
+
+
+async def read_jobs(connection: Handle, key: str, lane: str | None) -> list[JobView]:
+    return [await _job(connection, row) for row in await connection.fetch(_JOBS, key, lane)]
+
+
+async def _job(connection: Handle, row: asyncpg.Record) -> JobView:
+    attempts = await connection.fetch(_ATTEMPTS, row["lane"], row["key"])
+    letters = await connection.fetch(_LETTERS, row["lane"], row["key"])
+    return JobView(
+        lane=row["lane"],
+        key=row["key"],
+        state=State(row["state"]),
+        type=row["type"],
+        run=row["run"],
+        fence=row["fence"],
+        attempts=row["attempts"],
+        rate_limited=row["rate_limited"],
+        ambiguous=row["ambiguous"],
+        reason=row["reason"],
+        result=_json(row["result"]),
+        worker=row["worker"],
+        version=row["version"],
+        published_at=row["published_at"],
+        enqueued_at=row["enqueued_at"],
+        claimed_at=row["claimed_at"],
+        available_at=row["available_at"],
+        effect_at=row["effect_at"],
+        recorded_at=row["recorded_at"],
+        settled_at=row["settled_at"],
+        deadline=row["deadline"],
+        history=tuple(AttemptView(**dict(attempt)) for attempt in attempts),
+        letters=tuple(LetterView(**dict(letter)) for letter in letters),
+    )
+
+
+def _json(text: str | None) -> Any:
+    return None if text is None else json.loads(text)
+
+
+async def read_run(connection: Handle, run: str) -> RunView | None:
+    made = await connection.fetchrow(_MANIFEST, run)
+    rows = await connection.fetch(_RUN, run)
+    if made is None and not rows:
+        return None
+    return RunView(
+        run=run,
+        manifest=made["manifest"] if made else None,
+        counts={State(row["state"]): row["jobs"] for row in rows},
+        created_at=made["created_at"] if made else None,
+        attempts=_total(rows),
+    )
+
+
+def _total(rows: Sequence[asyncpg.Record]) -> int:
+    return sum(row["claims"] for row in rows)
