@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import math
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from structlog.testing import capture_logs
 
 import acklast
 from acklast import App, Context
 from acklast.handlers.signature import function_of
-from harness.jobs import LANE, TYPE, registered
+from harness import eventually
+from harness.jobs import LANE, TYPE, outcome_of, registered
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -229,4 +233,60 @@ def test_threads_are_counted_for_the_lanes_that_need_them() -> None:
     app.job("d.v1", lane="asks", reconcile=optional_context)(remind)
     app.prepare({"plain": 3, "asynchronous": 100, "asks": 2})
     assert app.jobs()[0].threads.limit == 5
-    app.close()
+
+
+# --- stop --------------------------------------------------------------------------------------------
+
+
+async def test_what_handlers_share_is_closed_whatever_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("acklast.handlers.app._STOP_S", 0.01)
+    app = App()
+    closed: list[str] = []
+
+    @app.on_stop
+    async def pool() -> None:
+        closed.append("pool")
+
+    @app.on_stop
+    async def broken() -> None:
+        raise ValueError("secret")
+
+    @app.on_stop
+    async def stuck() -> None:
+        await asyncio.Event().wait()
+
+    @app.on_stop
+    async def session() -> None:
+        closed.append("session")
+
+    with capture_logs() as logs:
+        await app.stop()
+        await app.stop()
+    assert closed == ["session", "pool"]
+    assert [(log["event"], log["error"]) for log in logs] == [
+        ("on_stop_failed", "TimeoutError"),
+        ("on_stop_failed", "ValueError"),
+    ]
+    assert callable(pool)
+
+
+def test_what_runs_at_the_end_is_async() -> None:
+    with pytest.raises(TypeError, match=r"none is no async def. Write it as one"):
+        App().on_stop(none)  # type: ignore[type-var]
+
+
+async def test_threads_end_with_the_app() -> None:
+    app = App()
+    threads: list[threading.Thread] = []
+
+    @app.job(TYPE, lane=LANE)
+    def plain(payload: Any) -> None:
+        threads.append(threading.current_thread())
+
+    job = app.find(LANE, TYPE)
+    assert job is not None
+    await outcome_of(job)
+    await app.stop()
+    await eventually(lambda: not threads[0].is_alive())

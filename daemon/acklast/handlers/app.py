@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+
+import structlog
 
 from acklast.handlers.context import Context
+from acklast.handlers.failure import exception_name
 from acklast.handlers.payload import Decode, JsonPayload, decoder_for
-from acklast.handlers.signature import Function, function_of, name_of, payload_annotation
+from acklast.handlers.signature import Function, function_of, is_async, name_of, payload_annotation
 from acklast.handlers.threads import Threads
 from acklast_topology.names import NAME_RULE, valid_name
 
 F = TypeVar("F", bound=Callable[..., Any])
+Stop = TypeVar("Stop", bound=Callable[[], Awaitable[None]])
+
+_STOP_S: Final = 5.0
+"""How long each of the functions that run at the end may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,7 @@ class App:
         self._jobs: dict[str, JobType] = {}
         self._table: dict[tuple[str, str | None], JobType] = {}
         self._threads = Threads()
+        self._stops: list[Callable[[], Awaitable[None]]] = []
 
     def job(
         self,
@@ -130,8 +139,30 @@ class App:
         threaded = {job.lane for job in self._jobs.values() if _needs_threads(job)}
         self._threads.limit = max(1, sum(slots.get(lane, 0) for lane in threaded))
 
-    def close(self) -> None:
-        """Let the threads of plain ``def`` handlers go. Does not wait for a busy one."""
+    def on_stop(self, function: Stop) -> Stop:
+        """Register an ``async def`` without parameters that runs when the daemon stops, after the last job.
+
+        For what handlers share: an HTTP session, a pool. The last one registered runs first.
+
+        Raises:
+            TypeError: it is no ``async def``.
+        """
+        if not is_async(function):
+            raise TypeError(f"{name_of(function)} is no async def. Write it as one, without parameters")
+        self._stops.append(function)
+        return function
+
+    async def stop(self) -> None:
+        """Run what ``on_stop`` registered and let the threads go. Never fails, and waits for no thread."""
+        while self._stops:
+            function = self._stops.pop()
+            try:
+                async with asyncio.timeout(_STOP_S):
+                    await function()
+            except Exception as error:
+                structlog.get_logger().warning(
+                    "on_stop_failed", function=name_of(function), error=exception_name(error)
+                )
         self._threads.close()
 
     def _add(self, job: JobType) -> None:

@@ -48,7 +48,7 @@ def function_of(function: Callable[..., Any]) -> Function:
     return Function(
         call=function,
         takes_context=_takes_context(_parameters(function, name), name),
-        threaded=not _is_async(function),
+        threaded=not is_async(function),
         source=_code_owner(function).__code__.co_filename,
     )
 
@@ -111,7 +111,8 @@ def _refuse_generators(function: Callable[..., Any], name: str) -> None:
         raise TypeError(f"{name} is a class. Decorate a function, or register a method of an instance")
 
 
-def _is_async(function: Callable[..., Any]) -> bool:
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling it makes a coroutine."""
     call = getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__ is a handler too
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
