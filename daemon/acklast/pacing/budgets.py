@@ -98,10 +98,11 @@ class Budget:
         if self._timer:
             self._timer.cancel()
             self._timer = None
-        if self._queue:
+        if self._queue and (self._free or self._cooling):
+            # Where every permit is with a call, its return pumps: a timer could only look in vain.
             self._timer = asyncio.get_running_loop().call_later(self._next_s(), self._pump)
 
     def _next_s(self) -> float:
-        cooled_s = self._cooling[0] - self._now() if not self._free and self._cooling else 0.0
+        cooled_s = 0.0 if self._free else self._cooling[0] - self._now()
         # Never 0: a loop that fires early by its clock's resolution would otherwise spin.
         return max(self.paused_s, cooled_s, 0.001)
