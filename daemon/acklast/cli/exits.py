@@ -8,6 +8,8 @@ from acklast.errors import Exit
 
 INTERRUPTED: Final = 130
 """The shell's code for a command that Ctrl-C ended (128 + SIGINT)."""
+UNREAD: Final = 141
+"""The shell's code for a command whose reader went away, such as ``head`` (128 + SIGPIPE)."""
 
 MEANINGS: Final = {
     Exit.OK: "done; nothing was cut, everything fits",
@@ -22,4 +24,10 @@ MEANINGS: Final = {
     Exit.CONFIG: "configuration, topology or schema does not fit; a restart does not help",
 }
 
-EPILOG: Final = "Exit codes:\n\n" + "\n\n".join(f"{code.value:>3}  {text}" for code, text in MEANINGS.items())
+_ANY: Final = frozenset({Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.SOFTWARE, Exit.CONFIG})
+
+
+def epilog(*own: Exit) -> str:
+    """The codes that a command can end with, for its ``--help``: its own and those that any command may."""
+    codes = sorted(_ANY.union(own))
+    return "Exit codes:\n" + "\n".join(f"{code.value:>3}  {MEANINGS[code]}" for code in codes)

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
+from acklast.cli.exits import epilog
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import line, people, plain, say_json
 from acklast.cli.servers import ledger_of
@@ -31,7 +31,7 @@ def _group() -> None:
     """Single jobs."""
 
 
-@app.command()
+@app.command(epilog=epilog(Exit.NOT_FOUND))
 def show(
     key: Annotated[str, typer.Argument(help="The job's key.")],
     lane: Annotated[str | None, typer.Option("--lane", "-l", help="The lane; otherwise every lane.")] = None,
@@ -64,10 +64,10 @@ def tell(console: Console, job: JobView) -> None:
     console.print(f"{job.key} in lane {job.lane}: {job.state}{f' ({job.reason})' if job.reason else ''}")
     for name, value in _facts(job):
         console.print(f"  {name:<13} {value}")
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2), show_header=False)
-    for moment in timeline(job):
-        table.add_row(_time(moment.at), moment.what, moment.detail)
-    console.print(table)
+    moments = timeline(job)
+    width = max(len(moment.what) for moment in moments)
+    for moment in moments:
+        console.print(f"  {_time(moment.at)}  {moment.what:<{width}}  {moment.detail}".rstrip())
 
 
 def _facts(job: JobView) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ import asyncio
 
 import typer
 
+from acklast.cli.exits import epilog
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, say_json
 from acklast.errors import Exit
@@ -19,7 +20,7 @@ def _group() -> None:
     """The ledger's schema in Postgres."""
 
 
-@app.command()
+@app.command(epilog=epilog())
 def migrate(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
     """Bring the schema up to this program. Several at once are safe; running it again changes nothing."""
     applied = asyncio.run(migrations.migrate(configured(config).ledger.address()))

@@ -12,8 +12,6 @@ from typing import Any
 
 from rich.console import Console
 
-from acklast.errors import AcklastError
-
 
 def plain(value: Any) -> Any:
     """A value as JSON has it: dataclasses as objects, times as RFC 3339 in UTC, bytes in hexadecimal."""
@@ -55,7 +53,3 @@ def complain(what: str, remedy: str, code: int, *, as_json: bool) -> None:
         sys.stderr.write(f"{line({'error': {'what': what, 'remedy': remedy, 'exit': int(code)}})}\n")
     else:
         sys.stderr.write(f"error: {what}\n  {remedy}\n")
-
-
-def complain_of(error: AcklastError, *, as_json: bool) -> None:
-    complain(error.what, error.remedy, error.exit, as_json=as_json)

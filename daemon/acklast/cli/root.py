@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -10,28 +11,27 @@ from typing import Annotated
 import typer
 
 from acklast import __version__
-from acklast.cli import check, enqueue, jobs, ledger, runs, topology
-from acklast.cli import run as run_
-from acklast.cli.exits import EPILOG, INTERRUPTED
+from acklast.cli import check, daemon, enqueue, jobs, ledger, runs, topology
+from acklast.cli.exits import INTERRUPTED, UNREAD, epilog
 from acklast.cli.options import Json
-from acklast.cli.output import complain, complain_of, say_json
+from acklast.cli.output import complain, say_json
 from acklast.errors import AcklastError, Exit
 
 app = typer.Typer(
     name="acklast",
     help="A RabbitMQ consumer daemon that records every job in Postgres before it acks.",
-    epilog=EPILOG,
+    epilog=epilog(*Exit),
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("run", epilog=EPILOG)(run_.run)
-app.command("check", epilog=EPILOG)(check.check)
-app.command("enqueue", epilog=EPILOG)(enqueue.enqueue)
-app.add_typer(topology.app, name="topology", epilog=EPILOG)
-app.add_typer(ledger.app, name="ledger", epilog=EPILOG)
-app.add_typer(jobs.app, name="jobs", epilog=EPILOG)
-app.add_typer(runs.app, name="runs", epilog=EPILOG)
+app.command("run", epilog=epilog(Exit.CUT))(daemon.run)
+app.command("check", epilog=epilog(Exit.UNFIT))(check.check)
+app.command("enqueue", epilog=epilog(Exit.INCOMPLETE, Exit.DATA))(enqueue.enqueue)
+app.add_typer(topology.app, name="topology")
+app.add_typer(ledger.app, name="ledger")
+app.add_typer(jobs.app, name="jobs")
+app.add_typer(runs.app, name="runs")
 
 
 @app.callback(invoke_without_command=True)
@@ -56,18 +56,30 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line; every error becomes its lines on standard error and its exit code."""
     as_json = "--json" in arguments
     try:
-        return int(app(list(arguments), prog_name="acklast", standalone_mode=False) or Exit.OK)
+        code = int(app(list(arguments), prog_name="acklast", standalone_mode=False) or Exit.OK)
+        sys.stdout.flush()
     except AcklastError as error:
-        complain_of(error, as_json=as_json)
+        complain(error.what, error.remedy, error.exit, as_json=as_json)
         return error.exit
     except typer.TyperException as error:
-        complain(error.format_message(), "acklast --help lists the commands", Exit.USAGE, as_json=as_json)
+        complain(error.format_message(), _usage_of(error), Exit.USAGE, as_json=as_json)
         return Exit.USAGE
+    except (BrokenPipeError, SystemExit):  # typer makes the second of the first
+        # Python flushes standard output once more at its end, and would complain of it then.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNREAD
     except (KeyboardInterrupt, typer.Abort):
-        complain("interrupted", "What was done stays done", INTERRUPTED, as_json=as_json)
-        return INTERRUPTED
+        code = INTERRUPTED
     except Exception:
         traceback.print_exc()
         remedy = "This is a defect; please report it with the lines above"
         complain("the command failed unexpectedly", remedy, Exit.SOFTWARE, as_json=as_json)
         return Exit.SOFTWARE
+    if code == INTERRUPTED:
+        complain("interrupted", "What was done stays done", code, as_json=as_json)
+    return code
+
+
+def _usage_of(error: typer.TyperException) -> str:
+    context = getattr(error, "ctx", None)
+    return f"See {context.command_path if context else 'acklast'} --help"

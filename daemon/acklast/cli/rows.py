@@ -98,17 +98,17 @@ def _header(reader: Any, needed: frozenset[str]) -> list[str]:
         header: list[str] = next(reader)
     except StopIteration:
         raise DataError(
-            "The file is empty", "A CSV file needs a header row with the columns' names"
+            "the file is empty", "A CSV file needs a header row with the columns' names"
         ) from None
     except csv.Error as error:
-        raise DataError(f"The header row is not valid CSV: {error}", "Correct the first line") from None
+        raise DataError(f"the header row is not valid CSV: {error}", "Correct the first line") from None
     repeated = sorted({name for name in header if header.count(name) > 1})
     if not all(header) or repeated or not _is_text(header):
         problem = f"names {repeated[0]!r} twice" if repeated else "has a column without a readable name"
-        raise DataError(f"The header row {problem}", "Give each column a name of its own, in UTF-8")
+        raise DataError(f"the header row {problem}", "Give each column a name of its own, in UTF-8")
     if missing := sorted(needed - set(header)):
         raise DataError(
-            f"The key needs column {missing[0]!r}, which the header row does not have",
+            f"the key needs column {missing[0]!r}, which the header row does not have",
             f"Its columns are: {', '.join(header)} (separated by commas); correct the file or --key",
         )
     return header

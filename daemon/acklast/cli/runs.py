@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from acklast.cli.exits import epilog
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, plain, say_json
 from acklast.cli.proof import ORDER, progress, proof
@@ -27,7 +28,7 @@ def _group() -> None:
     """Runs: bounded sets of jobs."""
 
 
-@app.command()
+@app.command(epilog=epilog(Exit.NOT_FOUND, Exit.UNFIT))
 def show(
     run: Annotated[str, typer.Argument(help="The run's id.")],
     config: ConfigPath = CONFIG,

@@ -6,6 +6,7 @@ import asyncio
 
 import typer
 
+from acklast.cli.exits import epilog
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, say_json
 from acklast.cli.servers import broker_of, faults
@@ -18,7 +19,7 @@ from acklast_topology.plan import Plan, plan_for
 app = typer.Typer(help="The broker's exchanges, queues and bindings.")
 
 
-@app.command()
+@app.command(epilog=epilog())
 def plan(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
     """Show what belongs on the broker, with every argument. Connects to nothing."""
     settings = configured(config)
@@ -30,7 +31,7 @@ def plan(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
     return Exit.OK
 
 
-@app.command()
+@app.command(epilog=epilog())
 def apply(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
     """Declare what is missing, and tell what is there but differs. Deletes nothing, changes nothing."""
     found = asyncio.run(_apply(configured(config)))

@@ -1,6 +1,6 @@
 """One ``acklast.toml``, the environment over it, secrets from files: read and checked as a whole."""
 
-from acklast.config.app import check_lanes, load_app
+from acklast.config.app import load_app
 from acklast.config.load import load, select
 from acklast.config.models import Budget, Config, Declare, Lane, LogFormat, LogLevel
 from acklast.config.problems import InvalidConfig, Problem
@@ -16,7 +16,6 @@ __all__ = [
     "LogLevel",
     "Problem",
     "Quota",
-    "check_lanes",
     "load",
     "load_app",
     "parse_quota",

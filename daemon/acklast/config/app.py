@@ -5,15 +5,13 @@ from __future__ import annotations
 import importlib
 import sys
 import traceback
-from collections.abc import Set
+from collections.abc import Iterator
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from acklast.config.models import Config
 from acklast.errors import ConfigError
-
-if TYPE_CHECKING:
-    from acklast.handlers.app import App
+from acklast.handlers.app import App
+from acklast.policy import OnUnknown
 
 
 def load_app(config: Config) -> App:
@@ -21,16 +19,14 @@ def load_app(config: Config) -> App:
 
     Raises:
         ConfigError: the module or the attribute is not there, it fails while it is imported, it is no
-            ``App``, or its lanes and the configured ones differ.
+            ``App``, or it does not fit the configured lanes.
     """
-    from acklast.handlers.app import App
-
     name, _, attribute = config.app.partition(":")
     module = _module(config, name)
     found = getattr(module, attribute, None)
     if found is None:
         raise ConfigError(
-            f"Module {name!r} ({module.__file__}) has no attribute {attribute!r}",
+            f"module {name!r} ({module.__file__}) has no attribute {attribute!r}",
             f"Define it there ({attribute} = App()) or correct app = {config.app!r} in {config.path}",
         )
     if not isinstance(found, App):
@@ -38,7 +34,7 @@ def load_app(config: Config) -> App:
             f"{config.app!r} is a {type(found).__name__}, not an acklast.App",
             f"Point app in {config.path} at the App that the handlers are registered with",
         )
-    check_lanes(config, found.lanes())
+    check_fit(config, found)
     return found
 
 
@@ -52,16 +48,16 @@ def _module(config: Config, name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             raise ConfigError(
-                f"The application module {error.name!r} is not found, neither in {directory} nor installed",
+                f"the application module {error.name!r} is not found, neither in {directory} nor installed",
                 f"Put {error.name}.py beside {config.path}, install it, or correct app = {config.app!r}",
             ) from None
         raise ConfigError(
-            f"Module {name!r} imports {error.name!r}, which is not installed ({_where(error)})",
+            f"module {name!r} imports {error.name!r}, which is not installed ({_where(error)})",
             "Install it into the environment that runs acklast",
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script that was meant to be run ends itself
         raise ConfigError(
-            f"Module {name!r} fails while it is imported: {type(error).__name__}: {error} ({_where(error)})",
+            f"module {name!r} fails while it is imported: {type(error).__name__}: {error} ({_where(error)})",
             f'Correct it; python -c "import {name}" in {directory} shows the whole traceback',
         ) from error
 
@@ -74,21 +70,30 @@ def _where(error: BaseException) -> str:
     return f"{ours[-1].filename}:{ours[-1].lineno}" if ours else "unknown place"
 
 
-def check_lanes(config: Config, handled: Set[str]) -> None:
-    """Every lane needs handlers, and every handler's lane a configuration.
+def check_fit(config: Config, app: App) -> None:
+    """Every lane needs handlers, every handler a configured lane, a lane that reconciles a ``reconcile``.
 
     Raises:
-        ConfigError: naming all lanes that lack one of them.
+        ConfigError: naming everything that is missing.
     """
-    lines = [
-        f"  lane {lane!r} has handlers and no configuration: add [lanes.{lane}] to {config.path.name}"
-        for lane in sorted(handled - set(config.lanes))
-    ] + [
-        f"  lane {lane!r} is configured and has no handler: add @app.job(..., lane={lane!r}) or remove it"
-        for lane in sorted(set(config.lanes) - handled)
-    ]
+    lines = [f"  {line}" for line in _misfits(config, app)]
     if lines:
         raise ConfigError(
-            f"The lanes of {config.app!r} and of {config.path} differ:\n" + "\n".join(lines),
+            f"the application {config.app!r} and {config.path} do not fit:\n" + "\n".join(lines),
             "Correct each line",
         )
+
+
+def _misfits(config: Config, app: App) -> Iterator[str]:
+    handled, configured = app.lanes(), set(config.lanes)
+    for lane in sorted(handled - configured):
+        yield f"lane {lane!r} has handlers and no configuration: add [lanes.{lane}] to {config.path.name}"
+    for lane in sorted(configured - handled):
+        yield f"lane {lane!r} is configured and has no handler: add @app.job(..., lane={lane!r}) or remove it"
+    for job in app.jobs():
+        asks = job.lane in configured and config.lanes[job.lane].on_unknown is OnUnknown.RECONCILE
+        if asks and job.reconcile is None:
+            yield (
+                f"job type {job.name!r} of lane {job.lane!r} has no reconcile, which on_unknown asks for:"
+                f" add @app.reconcile({job.name!r}) or choose another on_unknown"
+            )

@@ -68,6 +68,6 @@ def select(config: Config, lanes: Sequence[str]) -> Config:
     unknown = [lane for lane in lanes if lane not in config.lanes]
     if unknown:
         raise ConfigError(
-            f"No lane {unknown[0]!r} in {config.path}", meant(unknown[0], config.lanes).capitalize()
+            f"no lane {unknown[0]!r} in {config.path}", meant(unknown[0], config.lanes).capitalize()
         )
     return config.only(list(dict.fromkeys(lanes))) if lanes else config

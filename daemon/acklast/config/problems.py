@@ -61,7 +61,7 @@ class InvalidConfig(ConfigError):  # noqa: N818 - named for what is true, not fo
     def __init__(self, path: Path, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         lines = "\n".join(f"  {problem.line()}" for problem in self.problems)
-        super().__init__(f"The configuration {path} is not valid:\n{lines}", REMEDY)
+        super().__init__(f"the configuration {path} is not valid:\n{lines}", REMEDY)
 
 
 def dotted(key: Key) -> str:

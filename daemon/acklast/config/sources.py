@@ -54,11 +54,11 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(
-            f"There is no configuration file {path}", "Name it with --config or ACKLAST_CONFIG"
+            f"there is no configuration file {path}", "Name it with --config or ACKLAST_CONFIG"
         ) from None
     except OSError as error:
         raise ConfigError(
-            f"The configuration {path} cannot be read: {error.strerror}", "Check its path and permissions"
+            f"the configuration {path} cannot be read: {error.strerror}", "Check its path and permissions"
         ) from None
     except UnicodeDecodeError as error:
         raise ConfigError(
