@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from acklast.errors import LedgerUnavailable, SessionLost
 from acklast.ledger.api import Ledger, Session
@@ -43,6 +44,7 @@ class Lease:
         self._session: Session | None = None
         self._ends = 0.0
         self._live = asyncio.Event()
+        self._due = asyncio.Event()
         self._closed = False
         self._task: asyncio.Task[None] | None = None
 
@@ -76,6 +78,7 @@ class Lease:
         if self._session is session:
             self._session = None
             self._live.clear()
+            self._due.set()
             self._emitter.notice("session.lost", "error", session=session.id, instance=self._instance)
 
     async def close(self) -> None:
@@ -103,8 +106,12 @@ class Lease:
 
     async def _keep(self) -> None:
         while not self._closed:
+            self._due.clear()
             pause_s = await self._beat()
-            await asyncio.sleep(pause_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    # A session that was lost is replaced now: until then every lane stands still.
+                    await self._due.wait()
 
     async def _beat(self) -> float:
         """Renew, or open anew; the seconds until the next beat."""
@@ -114,10 +121,12 @@ class Lease:
                 await self._open()
             else:
                 await self._renew(session)
-        except LedgerUnavailable as error:
+        except Exception as error:
+            # Not only an outage: a defect that ended the renewals would stop the daemon for good, in silence.
             if session and not self.live:
                 self.lost(session)
-            self._emitter.notice("session.renewal_failed", "warning", error=error.what)
+            said = error.what if isinstance(error, LedgerUnavailable) else repr(error)
+            self._emitter.notice("session.renewal_failed", "warning", error=said)
             return min(_RETRY_S, self._lease_s / 10)
         return self._lease_s / 3
 
