@@ -1,4 +1,4 @@
-"""The worker session: renewed while it can be, never live for longer than the ledger says, replaced when lost."""
+"""The worker session: renewed while it can be, never live beyond the ledger's lease, replaced when lost."""
 
 from __future__ import annotations
 
