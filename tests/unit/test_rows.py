@@ -80,7 +80,7 @@ def test_an_open_quote_names_the_lines_that_it_swallowed() -> None:
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"", "The file is empty"),
+        (b"", "the file is empty"),
         (b"id,id\n1,2\n", "names 'id' twice"),
         (b"id,\n1,2\n", "has a column without a readable name"),
         (b"id,\xff\n1,2\n", "has a column without a readable name"),
