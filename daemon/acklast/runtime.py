@@ -171,9 +171,7 @@ class Daemon:
         plan = plan_for(self._config.names, self._config.lanes)
         connection = await self._consuming.connect()
         act = apply if self._config.declare is Declare.APPLY else verify
-        bad = [
-            finding for finding in await act(connection, plan) if finding.status not in ("created", "present")
-        ]
+        bad = [finding for finding in await act(connection, plan) if not finding.fit]
         if bad:
             said_bad = "; ".join(f"{f.kind} {f.name}: {f.status} {f.detail}".strip() for f in bad)
             raise TopologyError(f"the broker's topology does not fit: {said_bad}", bad[0].remedy)
