@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _POLICY = Path("/usr/sbin/policy-rc.d")
+_SYSTEMD = Path("/run/systemd/system")
 _NO_SERVICE = "#!/bin/sh\n# No service starts while the acklast set-up installs a package.\nexit 101\n"
 _OFF = {"0", "no", "false"}
 
@@ -103,6 +104,9 @@ def _apt_install(package: str) -> str:
         if _apt(prefix, install) != 0:
             _apt(prefix, ["apt-get", "update", "-q"])
             _apt(prefix, install)
+    if _SYSTEMD.is_dir():
+        # Nor may it start at the next boot: the machine's owner asked for tests, not for a service.
+        _quietly([*prefix, "systemctl", "disable", "--quiet", package])
     return "apt-get could not install it"
 
 
@@ -111,8 +115,11 @@ def _as_root() -> list[str] | None:
         return []
     if shutil.which("sudo") is None:
         return None
-    asked = subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False)
-    return ["sudo", "-n"] if asked.returncode == 0 else None
+    return ["sudo", "-n"] if _quietly(["sudo", "-n", "true"]) == 0 else None
+
+
+def _quietly(command: list[str]) -> int:
+    return subprocess.run(command, capture_output=True, check=False).returncode
 
 
 def _apt(prefix: list[str], command: list[str]) -> int:
@@ -135,4 +142,4 @@ def _no_service_starts(prefix: list[str]) -> Iterator[None]:
     try:
         yield
     finally:
-        subprocess.run([*prefix, "rm", "-f", str(_POLICY)], check=False)
+        _quietly([*prefix, "rm", "-f", str(_POLICY)])

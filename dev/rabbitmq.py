@@ -135,7 +135,11 @@ class Node:
         self.await_ready()
 
     def kill(self) -> None:
-        """SIGKILL, as a crash would. Its data stay: ``start`` brings it back on the same port."""
+        """SIGKILL, as a crash would. Its data stay: ``start`` brings it back on the same port.
+
+        Give a freshly declared quorum queue a second first: RabbitMQ writes the queue's place among its Raft
+        groups down every half second only, and a queue killed before that never answers again.
+        """
         if self._process is not None:
             self._workspace.end(self._process, signal.SIGKILL)
             self._process = None

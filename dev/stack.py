@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
+from typing import NoReturn
 
 from dev.need import Missing
 from dev.postgres import Cluster
@@ -134,17 +135,14 @@ def _run(command: Sequence[str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _up() -> int:
+def _up() -> NoReturn:
     _say("starting broker and ledger")
     with stack() as servers:
         for name, value in servers.environment().items():
             print(f"export {name}={value}", flush=True)  # noqa: T201 - the program's output
         _say("ready; Ctrl-C ends both")
-        try:
-            while True:
-                signal.pause()
-        except KeyboardInterrupt:
-            return 0
+        while True:
+            signal.pause()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -154,11 +152,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     run.add_argument("command", nargs=argparse.REMAINDER, help="-- COMMAND...")
     actions.add_parser("up", help="keep both servers up until Ctrl-C")
     chosen = parser.parse_args(argv)
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    # SIGINT too: a shell that starts a program in the background has it ignored.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _ended_by)
     try:
         if chosen.action == "up":
-            return _up()
+            _up()
         command = chosen.command[1:] if chosen.command[:1] == ["--"] else chosen.command
         return _run(command) if command else parser.error("run needs a command")
     except (Missing, StackError) as problem:
