@@ -43,6 +43,9 @@ from acklast_topology.contract import Envelope, Malformed, Reason
 _HELD_S: Final = 30.0
 """The longest that a second copy of a claimed job waits before it asks again."""
 
+_HELD_HERE_S: Final = 5.0
+"""The same where this very process is at work on the job: by then most jobs are over."""
+
 
 async def process(lane: Lane, delivery: Delivery) -> None:
     """Take one delivery through its life, whatever the message holds and whatever the handler does."""
@@ -129,7 +132,7 @@ async def _claim(lane: Lane, envelope: Envelope) -> tuple[Session, Claimed]:
 
 def _held_here() -> Held:
     now = datetime.now(UTC)
-    return Held(now + timedelta(seconds=_HELD_S), now)
+    return Held(now + timedelta(seconds=_HELD_HERE_S), now)
 
 
 async def _settle_unclaimed(
