@@ -1,0 +1,188 @@
+"""The crash matrix as data: where the daemon dies, and what must have happened when all is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from acklast import faults
+from acklast.ledger.api import State
+
+
+class Window(StrEnum):
+    """Between which two steps a crash falls: for all of one window the next delivery finds the same."""
+
+    UNCLAIMED = "unclaimed"
+    """No claim: it is as if the delivery had never come."""
+    CLAIMED = "claimed"
+    """A dead session's claim, and the handler had not been called; the ledger cannot know that."""
+    CALLED = "called"
+    """A dead session's claim, and the handler had been called: the one window for a second effect."""
+    RECORDED = "recorded"
+    """The verdict: what is left is to settle the delivery."""
+
+
+WINDOWS: Final = {
+    "received": Window.UNCLAIMED,
+    "parsed": Window.UNCLAIMED,
+    "entered": Window.UNCLAIMED,
+    "claimed": Window.CLAIMED,
+    "started": Window.CLAIMED,
+    "effect": Window.CALLED,
+    "decided": Window.CALLED,
+    "recorded": Window.RECORDED,
+    "published": Window.RECORDED,
+    "acked": Window.RECORDED,
+    "emitted": Window.RECORDED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the handler did over both lives of the daemon, and how its calls were told of the crash."""
+
+    calls: int
+    effects: int
+    ambiguous: tuple[bool, ...]
+    """One for each call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One job, and which of its passes through the delivery path the crash falls into."""
+
+    name: str
+    steps: tuple[str, ...]
+    state: State
+    expected: dict[Window, Expected]
+    letters: dict[Window, str]
+    """The reason of the one dead letter; empty where there must be none."""
+    pass_: int = 1
+    publishes: bool = False
+    """Whether this pass sends the job to wait, so that it goes by the point ``published``."""
+    on_unknown: str = "retry"
+
+
+_NO_LETTER: Final = dict.fromkeys(Window, "")
+
+SCENARIOS: Final = (
+    Scenario(
+        "success",
+        ("done",),
+        State.DONE,
+        {
+            Window.UNCLAIMED: Expected(1, 1, (False,)),
+            Window.CLAIMED: Expected(1, 1, (True,)),
+            Window.CALLED: Expected(2, 2, (False, True)),
+            Window.RECORDED: Expected(1, 1, (False,)),
+        },
+        _NO_LETTER,
+    ),
+    Scenario(
+        "retry",
+        ("transient", "done"),
+        State.DONE,
+        {
+            Window.UNCLAIMED: Expected(2, 1, (False, False)),
+            # What may have happened stays in doubt until the job is over.
+            Window.CLAIMED: Expected(2, 1, (True, True)),
+            # The refusal was not recorded, so the call after the crash is the second one already.
+            Window.CALLED: Expected(2, 1, (False, True)),
+            Window.RECORDED: Expected(2, 1, (False, False)),
+        },
+        _NO_LETTER,
+        publishes=True,
+    ),
+    Scenario(
+        "retry-2nd-pass",
+        ("transient", "done"),
+        State.DONE,
+        {
+            Window.UNCLAIMED: Expected(2, 1, (False, False)),
+            Window.CLAIMED: Expected(2, 1, (False, True)),
+            Window.CALLED: Expected(3, 2, (False, False, True)),
+            Window.RECORDED: Expected(2, 1, (False, False)),
+        },
+        _NO_LETTER,
+        pass_=2,
+    ),
+    Scenario(
+        "bury",
+        ("permanent",),
+        State.DEAD,
+        {
+            Window.UNCLAIMED: Expected(1, 0, (False,)),
+            Window.CLAIMED: Expected(1, 0, (True,)),
+            Window.CALLED: Expected(2, 0, (False, True)),
+            Window.RECORDED: Expected(1, 0, (False,)),
+        },
+        dict.fromkeys(Window, "refused"),
+    ),
+    Scenario(
+        "hold",
+        ("unknown",),
+        State.UNRESOLVED,
+        {
+            Window.UNCLAIMED: Expected(1, 1, (False,)),
+            # The ledger cannot tell the two windows apart, and a lane that holds what is uncertain never
+            # calls again: the job stops for a person, with no effect or with one.
+            Window.CLAIMED: Expected(0, 0, ()),
+            Window.CALLED: Expected(1, 1, (False,)),
+            Window.RECORDED: Expected(1, 1, (False,)),
+        },
+        {
+            Window.UNCLAIMED: "no_answer",
+            Window.CLAIMED: "unknown",
+            Window.CALLED: "unknown",
+            Window.RECORDED: "no_answer",
+        },
+        on_unknown="hold",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A crash: a scenario, the point at which the daemon dies, and who goes on."""
+
+    scenario: str
+    point: str
+    successor: str = "one"
+    """The instance that is started after the crash; another one has to wait for the lease."""
+
+    def __str__(self) -> str:
+        by_another = "" if self.successor == "one" else "-by-another"
+        return f"{self.scenario}-{self.point}{by_another}"
+
+    def of(self) -> Scenario:
+        return next(scenario for scenario in SCENARIOS if scenario.name == self.scenario)
+
+    @property
+    def window(self) -> Window:
+        return WINDOWS[self.point]
+
+    @property
+    def passed(self) -> bool:
+        """Whether this scenario goes by this point at all."""
+        return self.point != "published" or self.of().publishes
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Of the lane and its session. A successor of another name must not wait for long."""
+        lease_s = 60 if self.successor == "one" else 1
+        return {"lease_s": lease_s, "on_unknown": self.of().on_unknown}
+
+
+def cases() -> Iterator[Case]:
+    """Every scenario at every point; those that are never passed included."""
+    for scenario in SCENARIOS:
+        for point in faults.POINTS:
+            yield Case(scenario.name, point)
+    for point in ("claimed", "effect", "recorded", "published"):
+        yield Case("retry", point, successor="two")
+
+
+CRASHES: Final = tuple(case for case in cases() if case.passed)
+NEVER_PASSED: Final = tuple(case for case in cases() if not case.passed)

@@ -1,0 +1,179 @@
+"""Where daemons of one test run: a directory with their configuration, a virtual host, a database."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import aio_pika
+from aio_pika.abc import AbstractConnection
+
+from acklast.ledger.api import JobView, ManifestRow, RunView, State
+from acklast.ledger.postgres import PostgresLedger
+from acklast_topology.declare import apply
+from acklast_topology.names import Names
+from acklast_topology.plan import plan_for
+from acklast_topology.publish import Job, Publisher, Status
+from harness.daemon import Daemon, Fault
+from harness.effects import EffectLog
+from harness.scripted import DIRECTORY, LANE, TYPE, log_in
+from harness.waiting import eventually
+
+NAMES: Final = Names()
+RUN: Final = "run-1"
+_PLAN: Final = plan_for(NAMES, [LANE])
+_QUIET_POLLS: Final = 5
+
+
+def scripted(key: str, *steps: str | Mapping[str, Any], **more: Any) -> Job:
+    """A job whose handler does these steps, one a call; a text stands for ``{"do": text}``."""
+    payload = {"steps": [{"do": step} if isinstance(step, str) else step for step in steps]}
+    return Job.json(LANE, key, payload, **{"type": TYPE, "run": RUN} | more)
+
+
+class Site:
+    """Made by ``site``. ``broker_url`` is a connection of the test's own to the daemons' virtual host."""
+
+    def __init__(
+        self, directory: Path, config: Path, connection: AbstractConnection, ledger: PostgresLedger, url: str
+    ) -> None:
+        self.directory = directory
+        self.connection = connection
+        self.ledger = ledger
+        self.broker_url = url
+        self._config = config
+
+    @property
+    def log(self) -> EffectLog:
+        """What the handlers did."""
+        return log_in(self.directory)
+
+    def daemon(self, instance: str = "one", *, fault: Fault | None = None) -> Daemon:
+        """A daemon that is not started yet."""
+        env = {DIRECTORY: str(self.directory)}
+        return Daemon(self._config, instance, env=env, fault=fault)
+
+    def open_gate(self, gate: str) -> None:
+        """Let the handlers that wait for this gate go on."""
+        (self.directory / gate).touch()
+
+    # --- publishing -----------------------------------------------------------------------------
+
+    async def promise(self, jobs: Sequence[Job]) -> None:
+        """Write the run's manifest, as ``acklast enqueue`` does before it publishes."""
+        rows = [ManifestRow(job.lane, job.key, job.fingerprint, job.type, job.deadline) for job in jobs]
+        await self.ledger.manifest(RUN, rows)
+
+    async def publish(self, *jobs: Job) -> None:
+        """Publish jobs; every one is confirmed."""
+        async with Publisher.connect(self.broker_url) as publisher:
+            async for result in publisher.publish_many(jobs):
+                assert result.status is Status.CONFIRMED, result
+
+    # --- looking --------------------------------------------------------------------------------
+
+    async def ready(self) -> dict[str, int]:
+        """Messages ready in each queue that holds any."""
+        async with self.connection.channel() as channel:
+            declared = [await channel.declare_queue(queue.name, passive=True) for queue in _PLAN.queues]
+        counts = {queue.name: queue.declaration_result.message_count or 0 for queue in declared}
+        return {name: count for name, count in counts.items() if count}
+
+    async def job(self, key: str) -> JobView:
+        """The ledger's account of one job."""
+        [view] = await self.ledger.jobs(key, LANE)
+        return view
+
+    async def run(self) -> RunView:
+        """The ledger's account of the run."""
+        view = await self.ledger.run(RUN)
+        assert view is not None
+        return view
+
+    async def reaches(self, key: str, state: State, timeout_s: float = 30) -> JobView:
+        """Wait until a job is in a state."""
+
+        async def there() -> JobView | None:
+            views = await self.ledger.jobs(key, LANE)
+            return next((view for view in views if view.state is state), None)
+
+        return await eventually(there, timeout_s, f"job {key} is {state}")
+
+    async def quiet(self, timeout_s: float = 30) -> None:
+        """Wait until no job of the run is open and no queue holds a message.
+
+        The last copy of a job may be on its way between two queues, where no count sees it: so the queues
+        must stay empty for a few looks.
+        """
+        looks = 0
+
+        async def still() -> bool:
+            nonlocal looks
+            calm = (await self.run()).open == 0 and not await self.ready()
+            looks = looks + 1 if calm else 0
+            return looks >= _QUIET_POLLS
+
+        await eventually(still, timeout_s, "the run is over and the queues are empty")
+
+
+@asynccontextmanager
+async def site(
+    directory: Path,
+    broker_url: str,
+    dsn: str,
+    *,
+    lease_s: float = 60,
+    heartbeat_s: int = 15,
+    drain_s: float = 30,
+    **lane: Any,
+) -> AsyncIterator[Site]:
+    """A site with its topology in place. ``lane`` are the lane's own settings.
+
+    The lease is long unless a test asks: what recovers at once then does so without waiting for it.
+    """
+    config = directory / "acklast.toml"
+    config.write_text(_toml(directory, broker_url, dsn, lease_s, heartbeat_s, drain_s, lane))
+    ledger = await PostgresLedger.connect(dsn, pool_size=1)
+    try:
+        async with await aio_pika.connect(broker_url) as connection:
+            findings = await apply(connection, _PLAN)
+            assert all(finding.fit for finding in findings), findings
+            yield Site(directory, config, connection, ledger, broker_url)
+    finally:
+        await ledger.close()
+
+
+def _toml(
+    directory: Path,
+    broker_url: str,
+    dsn: str,
+    lease_s: float,
+    heartbeat_s: int,
+    drain_s: float,
+    lane: Mapping[str, Any],
+) -> str:
+    # The shortest back-off: a retry then waits in the shortest bucket, one second.
+    settings = {"backoff_base_s": 0.05, "backoff_cap_s": 0.05, "concurrency": 5, **lane}
+    lines = (f"{name} = {_literal(value)}" for name, value in settings.items())
+    return "\n".join(
+        (
+            'app = "harness.scripted:app"',
+            f'state_dir = "{directory / "state"}"',
+            "[broker]",
+            f'url = "{broker_url}"',
+            f"heartbeat_s = {heartbeat_s}",
+            "[ledger]",
+            f'dsn = "{dsn}"',
+            f"lease_s = {lease_s}",
+            "[drain]",
+            f"deadline_s = {drain_s}",
+            f"[lanes.{LANE}]",
+            *lines,
+        )
+    )
+
+
+def _literal(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
