@@ -13,9 +13,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from acklast_topology.declare import apply
-from acklast_topology.verify import verify
-
 from acklast import __version__
 from acklast.broker import CarrierSender, Link
 from acklast.config.models import Config, Declare
@@ -36,7 +33,9 @@ from acklast.pacing.slots import Slots
 from acklast.settle import Delivery, Settler
 from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
+from acklast_topology.declare import apply
 from acklast_topology.plan import plan_for
+from acklast_topology.verify import verify
 
 _REQUEUE_S: Final = 1.0
 """Pause before a delivery on which acklast itself failed is requeued, so that a defect does not spin."""
@@ -52,6 +51,7 @@ async def run(config: Config, app: App) -> Exit:
     log.configure(config.log.level, config.log.format)
     tally = Tally()
     emitter = Emitter(log.sink(), tally)
+    app.prepare({name: lane.concurrency for name, lane in config.lanes.items()})
     with Instance(config.state_dir, config.instance) as instance, _stop_signals(emitter) as stop:
         ledger = await PostgresLedger.connect(
             config.ledger.address(),
@@ -62,6 +62,7 @@ async def run(config: Config, app: App) -> Exit:
             daemon = Daemon(config, app, ledger, emitter, instance.id)
             receipt = await daemon.run(stop, tally)
         finally:
+            await app.stop()
             await ledger.close()
     emitter.notice("drain.receipt", **said(receipt))
     return Exit.CUT if receipt.cut else Exit.OK

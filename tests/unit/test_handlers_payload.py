@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, field_validator
 from typing_extensions import TypedDict
 
 from acklast import App
+from acklast.errors import ConfigError
 from acklast.handlers.payload import InvalidPayload, decoder_for, is_json
 from acklast.handlers.signature import payload_annotation
 from acklast.outcome import Permanent
@@ -201,5 +202,5 @@ def unfinished(payload: Unfinished) -> None: ...
 def test_a_type_that_is_never_finished_stops_the_daemon_not_the_jobs() -> None:
     app = App()
     app.job("a.v1", lane="a")(unfinished)
-    with pytest.raises(TypeError, match=r"unfinished: the payload type is not complete .*NeverDefined"):
+    with pytest.raises(ConfigError, match=r"payload type of unfinished is not complete .*NeverDefined"):
         app.prepare({"a": 1})

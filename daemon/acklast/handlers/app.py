@@ -131,7 +131,7 @@ class App:
         """Make ready to run. ``slots`` says how many jobs of each lane may run at once.
 
         Raises:
-            TypeError: a payload type names something that was never defined.
+            ConfigError: a payload type names something that was never defined.
         """
         for job in self._jobs.values():
             if isinstance(job.decode, JsonPayload):

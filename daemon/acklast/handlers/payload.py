@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
+from acklast.errors import ConfigError
 from acklast.handlers.failure import clipped, exception_name
 from acklast_topology.contract import Envelope
 
@@ -83,14 +84,15 @@ class JsonPayload:
         """Resolve what the type left open (a model that names a later one).
 
         Raises:
-            TypeError: it never was defined.
+            ConfigError: it never was defined.
         """
         try:
             self.adapter.rebuild(raise_errors=True)
         except Exception as error:
             why = str(error).splitlines()[0]
-            raise TypeError(
-                f"{name}: the payload type is not complete ({why}). Import what it names"
+            raise ConfigError(
+                f"The payload type of {name} is not complete ({why})",
+                "Define or import what it names in its own module",
             ) from error
 
     def _detail(self, error: ValidationError) -> str:
