@@ -12,7 +12,7 @@ export PATH := $(BIN):$(PATH)
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check lint format types soak lock clean
+.PHONY: help venv servers demo test check lint format types soak lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,10 +28,13 @@ $(READY): requirements.lock pyproject.toml
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: $(READY) ## Run the example: 2,000 jobs, a SIGKILL half-way, and the account of every one
+servers: $(READY) ## Have RabbitMQ and Postgres at hand, installed by apt where missing and allowed
+	@$(BIN)/python -m dev.need
+
+demo: servers ## Run the example: 2,000 jobs, a SIGKILL half-way, and the account of every one
 	@$(BIN)/python examples/property-cleanup/demo.py $(ARGS)
 
-test: $(READY) ## Run the tests; ARGS="-k name" picks some
+test: servers ## Run the tests; ARGS="-k name" picks some
 	@$(BIN)/python -m pytest $(ARGS)
 
 check: lint types test ## Do exactly what CI does: lint, types, tests
@@ -47,7 +50,7 @@ format: $(READY) ## Put style and formatting right where that is safe
 types: $(READY) ## Check types
 	@$(BIN)/mypy
 
-soak: $(READY) ## Run the long tests
+soak: servers ## Run the long tests
 	@$(BIN)/python -m pytest -m soak --timeout=0 $(ARGS) || [ $$? -eq 5 ]
 
 lock: $(READY) ## Write requirements.lock anew, newest versions; UPGRADE= keeps those that still fit

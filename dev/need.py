@@ -1,4 +1,7 @@
-"""Finds the programs that the stack runs, and installs them where that needs no question."""
+"""Finds the programs that the stack runs, and installs them where that needs no question.
+
+``python -m dev.need`` does both ahead of time.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -143,3 +147,21 @@ def _no_service_starts(prefix: list[str]) -> Iterator[None]:
         yield
     finally:
         _quietly([*prefix, "rm", "-f", str(_POLICY)])
+
+
+def main() -> int:
+    """Have what the stack will run at hand, before a test's time limit begins to run."""
+    try:
+        if not os.environ.get("ACKLAST_LEDGER_DSN"):
+            postgres_bin()
+        if not os.environ.get("ACKLAST_BROKER_URL"):
+            rabbitmq_bin()
+            epmd()
+    except Missing as problem:
+        print(problem, file=sys.stderr)  # noqa: T201 - the program's output
+        return 69
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
