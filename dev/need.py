@@ -151,16 +151,22 @@ def _no_service_starts(prefix: list[str]) -> Iterator[None]:
 
 def main() -> int:
     """Have what the stack will run at hand, before a test's time limit begins to run."""
+    wanted: list[Callable[[], Path]] = []
+    if not os.environ.get("ACKLAST_LEDGER_DSN"):
+        wanted += [postgres_bin]
+    if not os.environ.get("ACKLAST_BROKER_URL"):
+        wanted += [rabbitmq_bin, epmd]
+    return 69 if sum(_complain(find) for find in wanted) else 0
+
+
+def _complain(find: Callable[[], Path]) -> bool:
+    """Whether a program is missing; says so, and goes on to the next."""
     try:
-        if not os.environ.get("ACKLAST_LEDGER_DSN"):
-            postgres_bin()
-        if not os.environ.get("ACKLAST_BROKER_URL"):
-            rabbitmq_bin()
-            epmd()
+        find()
     except Missing as problem:
         print(problem, file=sys.stderr)  # noqa: T201 - the program's output
-        return 69
-    return 0
+        return True
+    return False
 
 
 if __name__ == "__main__":
