@@ -61,8 +61,9 @@ async def process(lane: Lane, delivery: Delivery) -> None:
         else:
             event = await _take_through(lane, delivery, envelope, await lane.pacing.enter())
     except Draining:
-        await lane.settler.give_back(delivery)
-        return
+        acked = await lane.settler.give_back(delivery)
+        key = envelope.key if isinstance(envelope, Envelope) else None
+        event = Settled("give_back", lane.name, key, reason="drain", acked=acked)
     except Abandoned:
         lane.emitter.notice("delivery.abandoned", "warning", lane=lane.name, tag=delivery.tag)
         return
