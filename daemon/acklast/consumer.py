@@ -52,8 +52,8 @@ def raw_of(message: DeliveredMessage) -> RawMessage:
     deliver, properties = message.delivery, message.header.properties
     return RawMessage(
         body=message.body,
-        exchange=getattr(deliver, "exchange", "") or "",
-        routing_key=message.routing_key or "",
+        exchange=text_of(getattr(deliver, "exchange", None)),
+        routing_key=text_of(message.routing_key),
         redelivered=bool(message.redelivered),
         content_type=properties.content_type,
         content_encoding=properties.content_encoding,
@@ -69,6 +69,11 @@ def raw_of(message: DeliveredMessage) -> RawMessage:
         user_id=properties.user_id,
         app_id=properties.app_id,
     )
+
+
+def text_of(value: str | bytes | None) -> str:
+    """A name that the broker sent; what of it is not UTF-8 is escaped."""
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value or ""
 
 
 class Consumer:
