@@ -14,6 +14,7 @@ from aio_pika.abc import AbstractConnection
 from aiormq import spec
 from yarl import URL
 
+from acklast import lenient
 from acklast.errors import BrokerUnavailable
 from acklast.telemetry.events import Emitter
 from acklast_topology.publish import Sender, Sent, Status
@@ -34,6 +35,7 @@ class Link:
         connect_timeout_s: float = 10.0,
         chance: Callable[[], float] = random.random,
     ) -> None:
+        lenient.install()
         self._urls = [URL(url).update_query(heartbeat=str(heartbeat_s)) for url in urls]
         self._role = role
         self._emitter = emitter
@@ -50,7 +52,7 @@ class Link:
             BrokerUnavailable: no host of the list answers.
         """
         async with self._lock:
-            if self._connection is not None and not self._connection.is_closed:
+            if self._connection is not None and _alive(self._connection):
                 return self._connection
             failures = []
             for _ in self._urls:
@@ -93,6 +95,15 @@ class Link:
     async def close(self) -> None:
         if self._connection is not None and not self._connection.is_closed:
             await self._connection.close()
+
+
+def _alive(connection: AbstractConnection) -> bool:
+    """Whether a connection can be used.
+
+    Its own ``is_closed`` tells only of a close that we asked for: after a lost one it stays False for ever.
+    """
+    transport = connection.transport
+    return transport is not None and not transport.connection.is_closed
 
 
 class CarrierSender:
