@@ -81,6 +81,10 @@ class Site:
         counts = {queue.name: queue.declaration_result.message_count or 0 for queue in declared}
         return {name: count for name, count in counts.items() if count}
 
+    async def is_drained(self) -> bool:
+        """Whether no queue holds a message that is ready."""
+        return not await self.ready()
+
     async def job(self, key: str) -> JobView:
         """The ledger's account of one job."""
         [view] = await self.ledger.jobs(key, LANE)
@@ -111,7 +115,7 @@ class Site:
 
         async def still() -> bool:
             nonlocal looks
-            calm = (await self.run()).open == 0 and not await self.ready()
+            calm = (await self.run()).open == 0 and await self.is_drained()
             looks = looks + 1 if calm else 0
             return looks >= _QUIET_POLLS
 

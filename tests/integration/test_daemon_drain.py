@@ -39,7 +39,7 @@ async def test_sigterm_lets_running_jobs_end_and_gives_buffered_ones_back(new_si
         await place.publish(*(scripted(f"job-{number}", WAIT) for number in range(total)))
         with place.daemon() as daemon:
             await calls_made(place, RUNNING)
-            await eventually(lambda: _none_ready(place), what="all are delivered")
+            await eventually(place.is_drained, what="all are delivered")
             daemon.signal(signal.SIGTERM)
             await daemon.says("drain.started")
             place.open_gate("go")
@@ -55,10 +55,6 @@ async def test_sigterm_lets_running_jobs_end_and_gives_buffered_ones_back(new_si
             await place.quiet()
             assert await successor.drained() == Exit.OK
         assert not any(call.ambiguous for call in place.log.calls())
-
-
-async def _none_ready(place: Site) -> bool:
-    return not await place.ready()
 
 
 async def test_a_handler_that_outlasts_the_deadline_is_cut_and_its_job_comes_back(new_site: NewSite) -> None:
