@@ -96,3 +96,15 @@ async def turns(count: int = 5) -> None:
     """Let everything run that can run now."""
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+async def elapse(seconds: float) -> None:
+    """Let virtual time pass. Refuses a real clock, on which this would be a sleep."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop), "elapse() is for tests that run in virtual time"
+    over = asyncio.Event()
+    timer = loop.call_later(seconds, over.set)
+    try:
+        await over.wait()
+    finally:
+        timer.cancel()

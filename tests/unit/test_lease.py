@@ -14,7 +14,7 @@ from acklast.ledger.api import Claim, Session
 from acklast.ledger.lease import Lease
 from acklast.ledger.memory import MemoryLedger
 from acklast.telemetry.events import Emitter, Event, Notice
-from harness.virtual import turns, virtual
+from harness.virtual import elapse, turns, virtual
 
 LEASE_S = 15.0
 EPOCH = datetime(2025, 6, 1, tzinfo=UTC)
@@ -40,7 +40,7 @@ class Flaky(MemoryLedger):
 
     async def _reach(self) -> None:
         """One way through the network: there, or back."""
-        await asyncio.sleep(self.delay_s)
+        await elapse(self.delay_s)
         if self.failure:
             raise self.failure
 
@@ -100,7 +100,7 @@ async def started() -> AsyncIterator[tuple[Site, Session]]:
 async def test_a_session_lives_as_long_as_it_is_renewed() -> None:
     async with started() as (site, session):
         for _ in range(100):
-            await asyncio.sleep(7)
+            await elapse(7)
             assert site.lease.live
             assert site.ledger.living(session)
             assert await site.lease.current() is session
@@ -110,9 +110,9 @@ async def test_a_session_lives_as_long_as_it_is_renewed() -> None:
 async def test_two_missed_renewals_are_not_the_end() -> None:
     async with started() as (site, session):
         site.ledger.failure = DOWN
-        await asyncio.sleep(0.6 * LEASE_S)
+        await elapse(0.6 * LEASE_S)
         site.ledger.failure = None
-        await asyncio.sleep(LEASE_S)
+        await elapse(LEASE_S)
         assert await site.lease.current() is session
         assert "session.lost" not in site.notices
 
@@ -123,7 +123,7 @@ async def test_who_cannot_renew_starts_nothing_before_the_ledger_gives_its_jobs_
         site.ledger.failure = DOWN
         while site.lease.live:
             assert site.ledger.living(session), "the ledger's lease must outlive ours"
-            await asyncio.sleep(0.1)
+            await elapse(0.1)
         assert "session.renewal_failed" in site.notices
 
 
@@ -131,20 +131,20 @@ async def test_who_cannot_renew_starts_nothing_before_the_ledger_gives_its_jobs_
 async def test_a_slow_answer_does_not_lengthen_the_lease() -> None:
     async with started() as (site, session):
         site.ledger.delay_s = 0.2 * LEASE_S
-        await asyncio.sleep(2 * LEASE_S)
+        await elapse(2 * LEASE_S)
         site.ledger.failure = DOWN
         while site.lease.live:
             assert site.ledger.living(session), (
                 "counted from before the renewal was sent, never from its answer"
             )
-            await asyncio.sleep(0.05)
+            await elapse(0.05)
 
 
 @virtual
 async def test_a_start_waits_for_the_ledger_to_come_back_and_gets_a_new_session() -> None:
     async with started() as (site, session):
         site.ledger.failure = DOWN
-        await asyncio.sleep(2 * LEASE_S)
+        await elapse(2 * LEASE_S)
         starts = [asyncio.create_task(site.lease.current()) for _ in range(3)]
         await turns()
         assert not any(start.done() for start in starts)
@@ -158,7 +158,7 @@ async def test_a_start_waits_for_the_ledger_to_come_back_and_gets_a_new_session(
 async def test_a_session_that_the_ledger_has_ended_is_replaced_at_the_next_beat() -> None:
     async with started() as (site, session):
         await site.ledger.close_session(session)
-        await asyncio.sleep(LEASE_S / 2)
+        await elapse(LEASE_S / 2)
         assert (await site.lease.current()).id == session.id + 1
         assert site.notices.count("session.lost") == 1
 
@@ -180,7 +180,7 @@ async def test_a_claim_that_finds_the_session_dead_gets_the_next_one_without_del
 async def test_a_late_word_of_an_older_session_does_not_end_the_new_one() -> None:
     async with started() as (site, session):
         await site.ledger.close_session(session)
-        await asyncio.sleep(LEASE_S / 2)
+        await elapse(LEASE_S / 2)
         newer = await site.lease.current()
         site.lease.lost(session)
         assert await site.lease.current() is newer
@@ -190,7 +190,7 @@ async def test_a_late_word_of_an_older_session_does_not_end_the_new_one() -> Non
 async def test_a_defect_of_the_ledger_does_not_end_the_renewals_in_silence() -> None:
     async with started() as (site, _):
         site.ledger.failure = RuntimeError("a defect")
-        await asyncio.sleep(2 * LEASE_S)
+        await elapse(2 * LEASE_S)
         site.ledger.failure = None
         assert "session.renewal_failed" in site.notices
         await asyncio.wait_for(site.lease.current(), LEASE_S)
@@ -226,7 +226,7 @@ async def test_closing_lets_the_next_daemon_take_over_at_once() -> None:
     await site.lease.close()
     assert not site.ledger.living(session)
     renewals = site.ledger.renewals
-    await asyncio.sleep(10 * LEASE_S)
+    await elapse(10 * LEASE_S)
     assert site.ledger.renewals == renewals, "nothing beats on"
 
 
@@ -238,7 +238,7 @@ async def test_closing_while_the_ledger_is_away_leaves_the_lease_to_run_out() ->
     await site.lease.close()
     assert "session.not_closed" in site.notices
     assert site.ledger.living(session)
-    await asyncio.sleep(LEASE_S)
+    await elapse(LEASE_S)
     assert not site.ledger.living(session)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from acklast.config.quota import Quota
 from acklast.pacing.budgets import Budget
 from acklast.pacing.slots import Draining
-from harness.virtual import VirtualLoop, turns, virtual
+from harness.virtual import VirtualLoop, elapse, turns, virtual
 
 
 def now() -> float:
@@ -29,7 +29,7 @@ def loop() -> VirtualLoop:
 async def test_a_permit_that_was_spent_comes_back_one_period_after_the_answer() -> None:
     budget, start = Budget("api", Quota(1, 60.0)), now()
     await budget.take()
-    await asyncio.sleep(7)
+    await elapse(7)
     budget.spent()
     await budget.take()
     assert now() - start == pytest.approx(67, abs=0.01)
@@ -105,7 +105,7 @@ async def test_waiting_for_calls_that_take_long_costs_nothing() -> None:
     await budget.take()
     waiting = asyncio.create_task(budget.take())
     before = loop().wakeups
-    await asyncio.sleep(3600)
+    await elapse(3600)
     assert loop().wakeups - before < 10, "no permit can come back by itself: there is nothing to look for"
     budget.spent()
     await waiting
@@ -124,7 +124,7 @@ async def test_closing_sends_home_who_waits_and_leaves_no_timer_behind() -> None
     with pytest.raises(Draining):
         await budget.take()
     before = loop().wakeups
-    await asyncio.sleep(2)
+    await elapse(2)
     assert loop().wakeups - before < 10
 
 
@@ -162,7 +162,7 @@ calls = st.builds(
 
 
 async def make(call: Call, budget: Budget, meter: list[float]) -> None:
-    await asyncio.sleep(call.at_s)
+    await elapse(call.at_s)
     try:
         async with asyncio.timeout(call.patience_s):
             await budget.take()
@@ -172,7 +172,7 @@ async def make(call: Call, budget: Budget, meter: list[float]) -> None:
         budget.unspent()
         return
     meter.append(now() + call.takes_s * call.counted)
-    await asyncio.sleep(call.takes_s)
+    await elapse(call.takes_s)
     if call.pause_s:
         budget.pause(call.pause_s)
     budget.spent()
@@ -188,7 +188,7 @@ async def test_no_window_at_the_provider_holds_more_than_the_quota(
     meter.sort()
     for first, beyond in zip(meter, meter[count:], strict=False):
         assert beyond - first >= period_s
-    await asyncio.sleep(period_s + 0.01)
+    await elapse(period_s + 0.01)
     assert budget.free == count, "every permit came back"
 
 
