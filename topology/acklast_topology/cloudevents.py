@@ -18,6 +18,7 @@ STRUCTURED: Final = "application/cloudevents+json"
 _FAMILY: Final = "application/cloudevents"
 _PREFIXES: Final = ("cloudEvents:", "cloudEvents_")
 _MARKS: Final = ("specversion", "id", "type", "source")
+_MARKED: Final = frozenset(prefix + mark for prefix in _PREFIXES for mark in _MARKS)
 _VERSION: Final = "1.0"
 
 
@@ -40,10 +41,9 @@ def read(raw: RawMessage) -> Event | None:
     content_type = raw.content_type
     if isinstance(content_type, str) and content_type[: len(_FAMILY)].lower() == _FAMILY:
         return _structured(content_type, raw.body)
-    for prefix in _PREFIXES if raw.headers else ():
-        if any(prefix + mark in raw.headers for mark in _MARKS):
-            return _binary(raw, prefix)
-    return None
+    if _MARKED.isdisjoint(raw.headers):  # every delivery comes by here, and hardly any is an event
+        return None
+    return _binary(raw, next(p for p in _PREFIXES if any(p + mark in raw.headers for mark in _MARKS)))
 
 
 def _structured(content_type: str, body: bytes) -> Event:

@@ -50,6 +50,9 @@ __all__ = [
 MAX_BYTES: Final = 255
 """The longest key, run or type: what an AMQP short string holds."""
 
+_SURELY_SHORT: Final = MAX_BYTES // 4
+"""Characters that fit in ``MAX_BYTES`` whatever they are: no need to encode them to know."""
+
 _TEXTS: Final = (
     "content_type",
     "content_encoding",
@@ -93,7 +96,7 @@ def fingerprint(type: str | None, content_type: str, body: bytes) -> bytes:  # n
     """
     name = b"-" if type is None else b"+" + type.encode(errors="surrogatepass")
     media = content_type.encode(errors="surrogatepass")
-    lengths = f"{len(name)},{len(media)},{len(body)};".encode()
+    lengths = b"%d,%d,%d;" % (len(name), len(media), len(body))
     return sha256(lengths + name + media + body).digest()
 
 
@@ -155,6 +158,8 @@ def _run(value: object) -> str | None:
 
 def _printable(value: object, what: str, reason: Reason) -> str:
     """Text of 1 to 255 bytes that a person can read, log and type. This refuses NUL and surrogates too."""
+    if isinstance(value, str) and 0 < len(value) <= _SURELY_SHORT and value.isprintable():
+        return value
     text = _text(value, what, reason)
     if not text or not text.isprintable():
         raise Broken(reason, f"{what} must be printable text, not {_shown(text)}")

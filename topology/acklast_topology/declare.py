@@ -46,7 +46,7 @@ async def apply(connection: AbstractConnection, plan: Plan) -> list[Finding]:
     """
     found = [await _exchange(connection, exchange) for exchange in plan.exchanges]
     found += [await _queue(connection, queue) for queue in plan.queues]
-    unfit = {finding.name for finding in found if not finding.fit}
+    unfit = {(finding.kind, finding.name) for finding in found if not finding.fit}
     return found + [await _binding(connection, binding, unfit) for binding in plan.bindings]
 
 
@@ -78,13 +78,12 @@ async def _queue(connection: AbstractConnection, queue: Queue) -> Finding:
     return await _declare(connection, "queue", queue.name, declare)
 
 
-async def _binding(connection: AbstractConnection, binding: Binding, unfit: set[str]) -> Finding:
+async def _binding(connection: AbstractConnection, binding: Binding, unfit: set[tuple[str, str]]) -> Finding:
     """Bind, unless one end is not as planned: it may be somebody else's, and is left alone."""
-    wrong = unfit.intersection((binding.source, binding.queue))
+    wrong = unfit.intersection((("exchange", binding.source), ("queue", binding.queue)))
     if wrong:
-        return missing(
-            "binding", name_of(binding), f"not bound, because {' and '.join(sorted(wrong))} is not fit"
-        )
+        ends = " and ".join(f"{kind} {name}" for kind, name in sorted(wrong))
+        return missing("binding", name_of(binding), f"not bound: {ends} is not as planned")
 
     async def bind(channel: AbstractChannel) -> None:
         await channel.queue_bind(binding.queue, binding.source, binding.key)
