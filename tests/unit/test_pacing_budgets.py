@@ -187,7 +187,8 @@ async def test_no_window_at_the_provider_holds_more_than_the_quota(
     await asyncio.gather(*(make(call, budget, meter) for call in script))
     meter.sort()
     for first, beyond in zip(meter, meter[count:], strict=False):
-        assert beyond - first >= period_s
+        # Sums of floats: a nanosecond is the rounding of the clock, not a call too early.
+        assert beyond - first >= period_s - 1e-9
     await elapse(period_s + 0.01)
     assert budget.free == count, "every permit came back"
 
