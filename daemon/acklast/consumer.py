@@ -109,6 +109,8 @@ class Consumer:
         while not self._stopping:
             try:
                 connection = await self._link.connect_insisting()
+                if self._stopping:
+                    return
                 reason = await self._consume(connection.transport.connection)  # type: ignore[union-attr]
                 failures = 0
             except _LOST as error:
@@ -142,8 +144,12 @@ class Consumer:
 
         answer = await channel.basic_consume(self._queue, on_message)
         self._channel, self._tag = channel, answer.consumer_tag
-        self.consuming.set()
-        self._emitter.notice("lane.consuming", lane=self._lane, prefetch=self._prefetch)
+        if self._stopping:
+            # Asked to cancel while the broker was still answering: there was no tag to cancel yet.
+            await self.cancel()
+        else:
+            self.consuming.set()
+            self._emitter.notice("lane.consuming", lane=self._lane, prefetch=self._prefetch)
         await asyncio.wait({cancelled, channel.closing}, return_when=asyncio.FIRST_COMPLETED)
         return await self._ended(channel, cancelled)
 

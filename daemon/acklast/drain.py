@@ -107,6 +107,7 @@ async def drain(
     for lane in lanes:
         lane.pacing.close()
     await asyncio.gather(*(consumer.cancel() for consumer in consumers))
+    state.quiet.set()
     finished = await _wait_or_cut(tasks, cutter, deadline_s - (time.monotonic() - began))
     if not finished:
         state.cutting = True

@@ -128,7 +128,7 @@ async def _run(job: _Job) -> Judged:
         job.context,
         timeout_s=job.timeout_s,
         retry_after_cap_s=policy.retry_after_cap_s,
-        cut=lambda: job.lane.drain.cutting,
+        cut=job.lane.drain.cuts,
     )
     if faults.ARMED:
         faults.point("effect")
@@ -152,7 +152,7 @@ async def _reconcile(job: _Job) -> Judged | None:
     started_at = job.clock.now()
     job.entry.spend()
     answer = await reconcile_attempt(
-        job.type, job.envelope, job.context, timeout_s=job.timeout_s, cut=lambda: job.lane.drain.cutting
+        job.type, job.envelope, job.context, timeout_s=job.timeout_s, cut=job.lane.drain.cuts
     )
     ended_at = job.clock.now()
     if job.lane.drain.cutting and answer.happened is not True:

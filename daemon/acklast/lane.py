@@ -31,10 +31,20 @@ class Drain:
     """What the delivery path asks about a drain."""
 
     started: asyncio.Event = field(default_factory=asyncio.Event)
+    quiet: asyncio.Event = field(default_factory=asyncio.Event)
+    """Every consumer is cancelled: what is given back goes to somebody else."""
     cutting: bool = False
     """The deadline has passed: running handlers are being cancelled."""
     abandoned: bool = False
     """The time for settling is over too."""
+
+    def cuts(self) -> bool:
+        """Whether a cancellation means that a handler is to stop and its job to be settled.
+
+        Once the drain has given up, a cancellation ends the delivery where it stands: a thread that nobody
+        can stop would otherwise keep the process from ending.
+        """
+        return self.cutting and not self.abandoned
 
 
 @dataclass(slots=True)
