@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, assert_never
 
 from acklast import faults, letters
-from acklast.errors import SessionLost
+from acklast.errors import LedgerUnavailable, SessionLost
 from acklast.judge import Judged, judge, name_of
 from acklast.lane import Abandoned, Lane
 from acklast.ledger.api import (
@@ -61,6 +62,8 @@ async def process(lane: Lane, delivery: Delivery) -> None:
         else:
             event = await _take_through(lane, delivery, envelope, await lane.pacing.enter())
     except Draining:
+        # Given back while a consumer of ours still takes in, it would come straight back.
+        await lane.drain.quiet.wait()
         acked = await lane.settler.give_back(delivery)
         key = envelope.key if isinstance(envelope, Envelope) else None
         event = Settled("give_back", lane.name, key, reason="drain", acked=acked)
@@ -142,7 +145,7 @@ async def _settle_unclaimed(
     """The ledger gave no claim: replay what it had decided, or wait, or keep the evidence."""
     match claimed:
         case Decided():
-            acked = await lane.settler.ack(delivery)
+            acked = await _ack_final(lane, delivery, envelope.key, claimed.fence)
             return _event(lane, envelope, "decided", acked, reason=claimed.state)
         case NotDue():
             wait_s = (claimed.at - claimed.now).total_seconds()
@@ -211,9 +214,7 @@ async def _settle(
         return _event(lane, envelope, "claim_lost", acked, claimed, judged)
     match judged.verdict:
         case Complete() | Bury() | Hold():
-            acked = await lane.settler.ack(delivery)
-            if acked:
-                await lane.ledger.settled(lane.name, envelope.key, claimed.fence)
+            acked = await _ack_final(lane, delivery, envelope.key, claimed.fence)
         case Retry(at=at):
             wait_s = (at - judged.ended_at).total_seconds()
             acked = await lane.settler.wait(delivery, envelope.key, wait_s)
@@ -222,6 +223,16 @@ async def _settle(
         case _:
             assert_never(judged.verdict)
     return _event(lane, envelope, name_of(judged.verdict), acked, claimed, judged)
+
+
+async def _ack_final(lane: Lane, delivery: Delivery, key: str, fence: int) -> bool:
+    """Acknowledge a delivery whose job wants no more of them, and note that it was."""
+    acked = await lane.settler.ack(delivery)
+    if acked:
+        # Only a note: raised from here, an outage would have a delivery requeued that is acked already.
+        with suppress(LedgerUnavailable):
+            await lane.ledger.settled(lane.name, key, fence)
+    return acked
 
 
 def _event(

@@ -61,10 +61,14 @@ class Fresh:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The job's verdict is already recorded: settle the delivery, run nothing."""
+    """The job's verdict is already recorded: settle the delivery, run nothing.
+
+    ``fence`` is the job's own, so that the replayed acknowledgement can be noted.
+    """
 
     state: State
     now: datetime
+    fence: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,8 +182,8 @@ select ticket, case state when 'claimed' then 'fresh' else 'not_due' end, null, 
 from inserted
 union all
 select ticket, answer, state, case answer when 'held' then lease_until else due_at end,
-       fence + (answer <> 'mine')::int, attempts + (answer <> 'mine')::int, rate_limited,
-       ambiguous or answer = 'taken'
+       fence + (answer in ('fresh', 'taken'))::int, attempts + (answer in ('fresh', 'taken'))::int,
+       rate_limited, ambiguous or answer = 'taken'
 from judged
 union all
 select ticket, case when hits then 'recorded' when current = fence then 'already' else 'lost' end,
@@ -317,7 +317,7 @@ def answers(batch: Batch, rows: Sequence[asyncpg.Record]) -> Mapping[int, Answer
             case "lost":
                 found[ticket] = Recorded.CLAIM_LOST
             case "decided":
-                found[ticket] = Decided(State(state), now)
+                found[ticket] = Decided(State(state), now, fence)
             case "not_due":
                 found[ticket] = NotDue(at, now)
             case "held":
