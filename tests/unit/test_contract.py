@@ -97,8 +97,9 @@ def test_a_property_that_is_not_utf8_is_undecodable(name: str) -> None:
     assert name in broken.detail
 
 
-def test_a_header_name_that_is_not_utf8_is_undecodable() -> None:
-    assert bad(message(headers={b"\xff": 1})).reason is Reason.UNDECODABLE
+@pytest.mark.parametrize("name", [b"\xff", b"ok", None, 7])
+def test_a_header_name_that_is_not_text_is_undecodable(name: Any) -> None:
+    assert bad(message(headers={name: 1})).reason is Reason.UNDECODABLE
 
 
 @pytest.mark.parametrize("run", ["", "r" * 256, "a\0", 7, b"\xff", "\n"])
@@ -171,3 +172,33 @@ def test_no_shift_between_the_parts_gives_the_same_fingerprint() -> None:
         ("abc", "", b""),
     ]
     assert len({fingerprint(*part) for part in parts}) == len(parts)
+
+
+DEEP: Any = None
+for _ in range(2000):
+    DEEP = [DEEP]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"h": "x" * 65_536},
+        {"h": "ä" * 32_768},
+        {"h": b"\xff" * 65_536},
+        {"n" * 200 + str(n): None for n in range(330)},
+        {"h": {"deep": ["x" * 65_536]}},
+        {"h": DEEP},
+    ],
+    ids=["text", "umlauts", "binary", "names", "nested", "too deep"],
+)
+def test_headers_that_a_retry_could_not_carry(headers: dict[str, Any]) -> None:
+    broken = bad(message(headers=headers))
+    assert (broken.reason, broken.key) == (Reason.INVALID_HEADERS, "k-1")
+
+
+def test_large_headers_that_a_retry_can_carry() -> None:
+    assert good(message(headers={"h": "ä" * 30_000, "n": {"deep": [1, None]}})).key == "k-1"
+
+
+def test_what_the_broker_adds_does_not_count() -> None:
+    assert good(message(headers={"x-death": [{"queue": "q" * 70_000}], "x-opt": DEEP})).key == "k-1"

@@ -28,6 +28,7 @@ from acklast_topology.message import (
     RawMessage,
     Reason,
 )
+from acklast_topology.wire import encode_table
 
 __all__ = [
     "DEADLINE_HEADER",
@@ -50,7 +51,15 @@ __all__ = [
 MAX_BYTES: Final = 255
 """The longest key, run or type: what an AMQP short string holds."""
 
-_SURELY_SHORT: Final = MAX_BYTES // 4
+MAX_HEADERS_BYTES: Final = 65_536
+"""Of a publisher's headers, encoded: half of RabbitMQ's frame, so that a retry always fits."""
+BROKERS_PREFIX: Final = "x-"
+"""Of headers that the broker adds, and that are never sent on."""
+
+_UTF8_MAX: Final = 4
+_ENTRY_BYTES: Final = 6
+"""Of a header in the table, beside its name and text."""
+_SURELY_SHORT: Final = MAX_BYTES // _UTF8_MAX
 """Characters that fit in ``MAX_BYTES`` whatever they are: no need to encode them to know."""
 
 _TEXTS: Final = (
@@ -66,6 +75,7 @@ _TEXTS: Final = (
 )
 _texts = attrgetter(*_TEXTS)
 _TEXT_TYPES: Final = {str, type(None)}
+_NAME_TYPES: Final = {str}
 _PLAIN_ENCODINGS: Final = frozenset({"", "identity", "utf-8", "utf8"})
 _RFC3339: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})"
@@ -80,6 +90,7 @@ def parse(raw: RawMessage) -> Envelope | Malformed:
     try:
         _require_text(raw)
         key = _key_of_header(raw.headers)
+        _require_portable(raw.headers)
         event = cloudevents.read(raw)
         if key is None:
             key = _key_of_message(raw, event)
@@ -129,8 +140,32 @@ def _require_text(raw: RawMessage) -> None:
     if not _TEXT_TYPES.issuperset(map(type, values)):
         wrong = [n for n, v in zip(_TEXTS, values, strict=True) if type(v) not in _TEXT_TYPES]
         raise Broken(Reason.UNDECODABLE, f"not UTF-8 text: property {', '.join(wrong)}")
-    if not _TEXT_TYPES.issuperset(map(type, raw.headers)):
+    if not _NAME_TYPES.issuperset(map(type, raw.headers)):
         raise Broken(Reason.UNDECODABLE, "not UTF-8 text: a header's name")
+
+
+def _require_portable(headers: Mapping[Any, Any]) -> None:
+    """Refuse headers that a retry could not carry: all properties of a message must fit in one frame.
+
+    Found out after the first attempt, it would be too late: the job could neither wait nor go on.
+    """
+    if _surely_small(headers):
+        return
+    try:
+        size = len(encode_table({n: v for n, v in headers.items() if not n.startswith(BROKERS_PREFIX)}))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Broken(Reason.INVALID_HEADERS, f"the headers cannot be sent on: {error}") from None
+    if size > MAX_HEADERS_BYTES:
+        raise Broken(Reason.INVALID_HEADERS, f"the headers take {size} bytes, more than {MAX_HEADERS_BYTES}")
+
+
+def _surely_small(headers: Mapping[Any, Any]) -> bool:
+    """Whether short texts are all there is, as in nearly every message: then nothing need be encoded."""
+    try:
+        characters = len("".join(headers)) + len("".join(headers.values()))
+    except TypeError:
+        return False
+    return (characters + _ENTRY_BYTES * len(headers)) * _UTF8_MAX <= MAX_HEADERS_BYTES
 
 
 def _key_of_header(headers: Mapping[Any, Any]) -> str | None:

@@ -26,6 +26,7 @@ class Reason(StrEnum):
     UNKNOWN_TYPE = "unknown_type"
     INVALID_TYPE = "invalid_type"
     INVALID_PAYLOAD = "invalid_payload"
+    INVALID_HEADERS = "invalid_headers"
     INVALID_DEADLINE = "invalid_deadline"
     INVALID_NOT_BEFORE = "invalid_not_before"
     INVALID_RUN = "invalid_run"
