@@ -15,6 +15,7 @@ from acklast.telemetry.events import Emitter, Event, Settled
 
 _SETTLE_S: Final = 5.0
 """Time after the deadline in which cut jobs are recorded and given back."""
+_AGAIN_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,22 +112,29 @@ async def drain(
     finished = await _wait_or_cut(tasks, cutter, deadline_s - (time.monotonic() - began))
     if not finished:
         state.cutting = True
-        for lane in lanes:
-            for task in list(lane.attempting):
-                task.cancel()
-        finished = await tasks.wait(_SETTLE_S)
+        finished = await _cut(lanes, tasks)
     state.abandoned = True
-    left = 0
     if not finished:
-        left = len(tasks)
+        state.left = len(tasks)
         tasks.cancel()
         await tasks.wait(1.0)
     return Receipt(
-        **tally.counts | {"left": tally.counts["left"] + left},
+        **tally.counts | {"left": tally.counts["left"] + state.left},
         seconds=round(time.monotonic() - began, 3),
         deadline_s=deadline_s,
-        cut=state.cutting or bool(left),
+        cut=state.cutting,
     )
+
+
+async def _cut(lanes: Sequence[Lane], tasks: Tasks) -> bool:
+    """Cancel what runs, and again every second: some code swallows a cancellation. Whether all have ended."""
+    ends = time.monotonic() + _SETTLE_S
+    while (left_s := ends - time.monotonic()) > 0:
+        for task in [task for lane in lanes for task in lane.attempting]:
+            task.cancel()
+        if await tasks.wait(min(_AGAIN_S, left_s)):
+            return True
+    return False
 
 
 async def _wait_or_cut(tasks: Tasks, cutter: Cutter, seconds: float) -> bool:

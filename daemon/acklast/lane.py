@@ -37,6 +37,8 @@ class Drain:
     """The deadline has passed: running handlers are being cancelled."""
     abandoned: bool = False
     """The time for settling is over too."""
+    left: int = 0
+    """Deliveries that had not ended even then: a handler of theirs may still be at work."""
 
     def cuts(self) -> bool:
         """Whether a cancellation means that a handler is to stop and its job to be settled.

@@ -165,7 +165,9 @@ class Daemon:
             await asyncio.gather(*consumers, return_exceptions=True)
             await self._consuming.close()
             await self._publishing.close()
-            await self._lease.close()
+            # A thread that no drain could stop still works on its job: nobody may take that over before the
+            # lease is out, and by then this process is gone.
+            await self._lease.close(end=not self._drain.left)
 
     async def _topology(self) -> None:
         """Declare or verify the broker's objects before anything is consumed."""

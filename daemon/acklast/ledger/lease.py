@@ -81,14 +81,17 @@ class Lease:
             self._due.set()
             self._emitter.notice("session.lost", "error", session=session.id, instance=self._instance)
 
-    async def close(self) -> None:
-        """Stop renewing, and end the lease in the ledger where it can be reached."""
+    async def close(self, *, end: bool = True) -> None:
+        """Stop renewing, and end the lease in the ledger where it can be reached.
+
+        With ``end=False`` it runs out by itself: for a process in which a handler may still be at work.
+        """
         self._closed = True
         self._live.set()
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        if self._session:
+        if self._session and end:
             try:
                 await self._ledger.close_session(self._session)
             except LedgerUnavailable:
