@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -15,7 +18,7 @@ import pytest
 from acklast.cli import enqueue as enqueue_module
 from acklast.cli.feed import chunks
 from acklast.errors import Exit
-from harness import Broker
+from harness import Broker, until
 from harness.command import Command, Ended
 
 QUEUE = "acklast.v1.cleanup.work"
@@ -193,6 +196,26 @@ def test_a_ledger_that_does_not_answer_ends_it_before_anything_is_published(
     assert done.exit == Exit.UNAVAILABLE
     assert done.lines[-1]["complete"] is False
     assert messages(broker) == []
+
+
+def test_ctrl_c_tells_what_was_done_and_leaves_it_safe_to_repeat(command: Command, broker: Broker) -> None:
+    command("topology", "apply")
+    file = command.directory / "rows.csv"
+    file.write_text("id\n" + "".join(f"{n}\n" for n in range(60_000)))
+    program = [sys.executable, "-m", "acklast", "enqueue", "cleanup", str(file), "--run", "r1"]
+    options = ["--key", "{run}:{id}", "--json", "--config", str(command.directory / "acklast.toml")]
+    process = subprocess.Popen(
+        [*program, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    until(lambda: command("runs", "show", "r1").exit == Exit.OK, timeout_s=30)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert json.loads(err)["error"]["what"] == "interrupted"
+    summary = json.loads(out)
+    assert summary["complete"] is False
+    assert 0 <= summary["rows"] < 60_000
+    assert command("runs", "show", "r1", "--json").document["balanced"] is True
 
 
 # --- the accounts ------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from acklast.cli import check
 from acklast.cli.exits import MEANINGS, epilog
 from acklast.cli.root import run
 from acklast.errors import Exit, LedgerUnavailable
+from acklast_topology.finding import Finding, Found, missing
 
 Capture = pytest.CaptureFixture[str]
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
@@ -175,6 +176,15 @@ def test_every_exit_code_is_in_the_reference() -> None:
     text = REFERENCE.read_text(encoding="utf-8")
     for code in Exit:
         assert f"| {code.value} | `{code.name}` |" in text
+
+
+def test_what_has_one_remedy_is_one_line() -> None:
+    gone = [missing("queue", "a"), missing("exchange", "b")]
+    odd = Finding("queue", "c", Found.DIFFERS, "argument x differs", "Delete c")
+    one, other = check.misfits([gone[0], odd, gone[1]])
+    assert one.detail == "missing: queue a, exchange b"
+    assert "acklast topology apply" in one.remedy
+    assert (other.detail, other.remedy) == ("differs: queue c (argument x differs)", "Delete c")
 
 
 @pytest.mark.parametrize(

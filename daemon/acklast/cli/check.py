@@ -17,6 +17,7 @@ from acklast.config import Config, load_app
 from acklast.errors import AcklastError, Exit
 from acklast.ledger.connect import Address, Connection
 from acklast.ledger.migrate import check_schema_of
+from acklast_topology.finding import Finding
 from acklast_topology.plan import plan_for
 from acklast_topology.verify import verify
 
@@ -111,24 +112,28 @@ def _product(connection: AbstractConnection) -> str:
 
 async def _topology(connection: AbstractConnection, config: Config) -> list[Checked]:
     plan = plan_for(config.names, config.lanes)
-    unfit = [
-        Checked(
-            "topology",
-            False,
-            _words(f"{one.kind} {one.name} {one.status}", one.detail),
-            one.remedy,
-            Exit.UNFIT,
-        )
-        for one in faults(await verify(connection, plan))
-    ]
-    here = (
-        f"all {len(plan.exchanges) + len(plan.queues)} exchanges and queues of {config.namespace} are there"
-    )
+    unfit = misfits(faults(await verify(connection, plan)))
+    count = len(plan.exchanges) + len(plan.queues)
+    here = f"all {count} exchanges and queues of namespace {config.namespace} are there"
     return unfit or [Checked("topology", True, here)]
 
 
-def _words(what: str, detail: str) -> str:
-    return f"{what}: {detail}" if detail else what
+def misfits(findings: Sequence[Finding]) -> list[Checked]:
+    """One line for all that have the same remedy: on a new broker that is everything."""
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.status, finding.remedy), []).append(finding)
+    return [
+        Checked("topology", False, f"{status}: {_listed(group)}", remedy, Exit.UNFIT)
+        for (status, remedy), group in groups.items()
+    ]
+
+
+def _listed(findings: Sequence[Finding]) -> str:
+    if len(findings) == 1:
+        (one,) = findings
+        return f"{one.kind} {one.name}{f' ({one.detail})' if one.detail else ''}"
+    return ", ".join(f"{one.kind} {one.name}" for one in findings)
 
 
 async def _ledger(config: Config) -> list[Checked]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, BinaryIO, Final, NoReturn, TextIO, TypeAlias
+from typing import Any, BinaryIO, Final, NoReturn, TypeAlias
 
 from acklast.errors import AcklastError, Exit
 
@@ -63,21 +62,22 @@ def read_rows(stream: BinaryIO, kind: Kind, needed: frozenset[str] = frozenset()
             return _jsonl_rows(stream)
 
 
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Lines without a byte order mark. A line that is too long comes one byte too long, its rest left out."""
+    start = _BOM
+    while raw := stream.readline(MAX_LINE_BYTES + 1):
+        yield raw.removeprefix(start)
+        start = b""
+        while len(raw) > MAX_LINE_BYTES and not raw.endswith(b"\n"):
+            raw = stream.readline(MAX_LINE_BYTES + 1)
+
+
 # --- CSV ----------------------------------------------------------------------------------------------
 
 
 def _csv_rows(stream: BinaryIO, needed: frozenset[str]) -> Iterator[Entry]:
-    # surrogateescape: bytes that are no UTF-8 pass through here and are told of their own row.
-    text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
-    try:
-        yield from _csv_entries(text, needed)
-    finally:
-        text.detach()  # the stream is the caller's, who still asks it how far it is
-
-
-def _csv_entries(text: TextIO, needed: frozenset[str]) -> Iterator[Entry]:
     # strict: without it a stray quote is taken for part of the value, and rows run into each other.
-    reader = csv.reader(text, strict=True)
+    reader = csv.reader(_text_lines(stream), strict=True)
     header = _header(reader, needed)
     while True:
         line = reader.line_num + 1
@@ -91,6 +91,14 @@ def _csv_entries(text: TextIO, needed: frozenset[str]) -> Iterator[Entry]:
             continue
         if values:
             yield _csv_row(line, header, values)
+
+
+def _text_lines(stream: BinaryIO) -> Iterator[str]:
+    for raw in _lines(stream):
+        # What is left of a line that is too long fails as a row: no field may be nearly that long.
+        line = raw[:MAX_LINE_BYTES]
+        # surrogateescape: bytes that are no UTF-8 pass through here and are told of their own row.
+        yield line.decode("utf-8", "surrogateescape")
 
 
 def _header(reader: Any, needed: frozenset[str]) -> list[str]:
@@ -133,21 +141,11 @@ def _is_text(values: list[str]) -> bool:
 
 
 def _jsonl_rows(stream: BinaryIO) -> Iterator[Entry]:
-    number = 0
-    while raw := stream.readline(MAX_LINE_BYTES + 1):
-        number += 1
-        if number == 1:
-            raw = raw.removeprefix(_BOM)
+    for number, raw in enumerate(_lines(stream), start=1):
         if len(raw) > MAX_LINE_BYTES:
-            _skip_line(stream, raw)
             yield BadRow(number, f"is longer than {MAX_LINE_BYTES} bytes")
         elif payload := raw.strip():
             yield _jsonl_row(number, payload)
-
-
-def _skip_line(stream: BinaryIO, raw: bytes) -> None:
-    while raw and not raw.endswith(b"\n"):
-        raw = stream.readline(MAX_LINE_BYTES)
 
 
 def _jsonl_row(line: int, payload: bytes) -> Entry:
