@@ -252,8 +252,6 @@ class Window:
     """The jobs that the killed daemon had claimed and not recorded."""
 
     claimed: int
-    had_effect: int
-    """Their order had arrived before the crash."""
     found_done: int
     """Completed by asking the API, without a second call."""
     called_again: int
@@ -266,7 +264,6 @@ def window_of(found: Evidence) -> Window:
     reconciled = [key for key in in_doubt if "reconciled" in outcomes[key]]
     return Window(
         claimed=len(in_doubt),
-        had_effect=len(reconciled) + sum(found.seen(key)["effects"] > 1 for key in in_doubt),
         found_done=len(reconciled),
         called_again=len(in_doubt) - len(reconciled),
     )

@@ -130,10 +130,11 @@ class PropertyApi:
 
 
 @contextmanager
-def property_api(quota: int) -> Iterator[PropertyApi]:
-    """Start the stand-in on a free port; ``quota`` calls per second."""
+def property_api(quota: int, period_s: float) -> Iterator[PropertyApi]:
+    """Start the stand-in on a free port; it allows ``quota`` calls in any ``period_s`` seconds."""
+    program, limits = HERE / "property_api.py", ["--quota", str(quota), "--period-s", str(period_s)]
     process = subprocess.Popen(  # noqa: S603 - our own program
-        [sys.executable, str(HERE / "property_api.py"), "--port", "0", "--quota", str(quota)],
+        [sys.executable, str(program), "--port", "0", *limits],
         stdout=subprocess.PIPE,
         text=True,
     )
