@@ -1,0 +1,79 @@
+"""The reference names every key, every fate and every JSON key: who reads it alone can use the commands."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from acklast.cli.check import PARTS, Checked
+from acklast.cli.feed import Fate, Item
+from acklast.cli.timeline import Moment
+from acklast.config.models import Broker, Budget, Config, Drain, Lane, LedgerServer, Log
+from acklast.ledger.api import JobView, RunView
+from acklast_topology.finding import Finding, Found
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+SECTIONS = {
+    "Top level": Config,
+    "`[broker]`": Broker,
+    "`[ledger]`": LedgerServer,
+    "`[drain]`": Drain,
+    "`[log]`": Log,
+    "`[budgets.<name>]`": Budget,
+    "`[lanes.<name>]`": Lane,
+}
+# Tables of their own, and the other forms of a secret.
+TABLES = {"broker", "ledger", "drain", "log", "budgets", "lanes"}
+FORMS = {"url", "url_file", "dsn_file"}
+
+
+def part(name: str, title: str) -> str:
+    """The text below one heading."""
+    text = (REFERENCE / name).read_text(encoding="utf-8")
+    return text.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
+
+
+@pytest.mark.parametrize("title", SECTIONS)
+def test_the_tables_have_every_key_and_no_other(title: str) -> None:
+    model: type[BaseModel] = SECTIONS[title]
+    listed = set(re.findall(r"^\| `(\w+)` \|", part("configuration.md", title), re.MULTILINE))
+    assert listed - FORMS == set(model.model_fields) - TABLES
+
+
+@pytest.mark.parametrize(
+    ("title", "default"),
+    [
+        ("`[lanes.<name>]`", "| `max_attempts` | `8` |"),
+        ("`[lanes.<name>]`", "| `backoff_cap_s` | `3600` |"),
+        ("`[lanes.<name>]`", '| `on_unknown` | `"retry"` |'),
+        ("`[ledger]`", "| `lease_s` | `15` |"),
+        ("`[drain]`", "| `deadline_s` | `30` |"),
+        ("`[budgets.<name>]`", "| `arrival_bound_s` | `0.25` |"),
+    ],
+)
+def test_defaults_are_as_the_tables_say(title: str, default: str) -> None:
+    assert default in part("configuration.md", title)
+    key, value = re.findall(r"`([^`]+)`", default)
+    assert f"{SECTIONS[title].model_fields[key].default}".removesuffix(".0") == value.strip('"')
+
+
+@pytest.mark.parametrize(
+    ("title", "names"),
+    [
+        ("`acklast check`", {*PARTS, *(field.name for field in fields(Checked))}),
+        ("`acklast topology`", {*Found, *(field.name for field in fields(Finding))}),
+        ("`acklast enqueue`", {*Fate, *(field.name for field in fields(Item))}),
+        ("`acklast jobs show`", {field.name for view in (JobView, Moment) for field in fields(view)}),
+        (
+            "`acklast runs show`",
+            {field.name for field in fields(RunView)} | {"total", "balanced", "open", "proof"},
+        ),
+    ],
+)
+def test_every_json_key_is_named(title: str, names: set[str]) -> None:
+    text = part("commands.md", title)
+    assert {name for name in names if f"`{name}`" not in text} == set()
