@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, assert_never
 
 from acklast.ledger.api import Letter, Record, State
+from acklast.ledger.evidence import REASON_LIMIT, clean
 from acklast.outcome import Bury, Complete, GiveBack, Hold, Retry
 
 FAILURES = frozenset({"transient", "permanent", "unknown", "crashed"})
@@ -40,21 +41,25 @@ def change_for(record: Record) -> Change:
         case Retry(at, reason, spends, ambiguous):
             return Change(
                 State.WAITING,
-                reason,
+                clean(reason, REASON_LIMIT),
                 available_at=at,
                 unspent=int(not spends),
                 limited=limited,
                 ambiguous=ambiguous,
             )
         case Bury(reason):
-            return Change(State.DEAD, reason, limited=limited, letter=_letter_of(record))
+            return Change(State.DEAD, clean(reason, REASON_LIMIT), limited=limited, letter=_letter_of(record))
         case Hold(reason):
             # Held because the effect may have happened: whoever starts it again must know.
             return Change(
-                State.UNRESOLVED, reason, limited=limited, ambiguous=True, letter=_letter_of(record)
+                State.UNRESOLVED,
+                clean(reason, REASON_LIMIT),
+                limited=limited,
+                ambiguous=True,
+                letter=_letter_of(record),
             )
         case GiveBack(reason, ambiguous):
-            return Change(State.QUEUED, reason, unspent=1, ambiguous=ambiguous)
+            return Change(State.QUEUED, clean(reason, REASON_LIMIT), unspent=1, ambiguous=ambiguous)
         case never:
             assert_never(never)
 

@@ -270,7 +270,7 @@ def _tell_row(item: Item) -> tuple[Any, ...]:
         change.unspent,
         change.limited,
         change.ambiguous,
-        change.reason and clean(change.reason, REASON_LIMIT),
+        change.reason,
         None if change.result is None else storable_json(change.result),
         record.started_at,
         record.effect_at,

@@ -113,6 +113,10 @@ class MemoryLedger:
         worker = self._workers[session.id]
         worker.ended_at = worker.ended_at or self._clock()
 
+    def end_lease(self, session: Session) -> None:
+        """The lease runs out now, whatever the clock says: for simulations of a process that froze."""
+        self._workers[session.id].lease_until = self._clock()
+
     def _alive(self, session: int | None) -> bool:
         worker = None if session is None else self._workers.get(session)
         return worker is not None and worker.ended_at is None and worker.lease_until > self._clock()
@@ -127,7 +131,7 @@ class MemoryLedger:
         if job.fingerprint is not None and job.fingerprint != claim.fingerprint:
             return Conflict(now)
         if job.state in _DECIDED:
-            return Decided(job.state, now)
+            return Decided(job.state, now, job.fence)
         if job.state is State.CLAIMED:
             if self._alive(job.session):
                 assert job.session is not None

@@ -1,0 +1,165 @@
+"""A ledger and the world around it, so that one test runs on every store: time passes, leases run out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+import asyncpg
+
+from acklast.ledger.api import Claim, Claimed, Fresh, JobView, Ledger, Letter, Record, Recorded, Session
+from acklast.ledger.memory import MemoryLedger
+from acklast.ledger.postgres import PostgresLedger
+from acklast.outcome import Bury, Complete, GiveBack, Hold, Retry, Verdict
+
+LANE = "cleanup"
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+_EMPTY = """
+truncate acklast.jobs, acklast.attempts, acklast.dead_letters, acklast.runs, acklast.workers, acklast.audit
+restart identity
+"""
+
+
+class World(Protocol):
+    """One ledger, and what happens to it that no caller does."""
+
+    @property
+    def ledger(self) -> Ledger: ...
+
+    async def another(self) -> Ledger:
+        """Another store on the same jobs, as another daemon has it."""
+
+    async def now(self) -> datetime:
+        """The ledger's clock."""
+
+    async def run_out(self, session: Session) -> None:
+        """The session's lease runs out without a word."""
+
+    async def wait_s(self, seconds: float) -> None:
+        """Waiting jobs come nearer to their time."""
+
+    async def close(self) -> None: ...
+
+
+@dataclass
+class MemoryWorld:
+    at: datetime = EPOCH
+
+    def __post_init__(self) -> None:
+        self.ledger = MemoryLedger(lambda: self.at)
+
+    async def another(self) -> Ledger:
+        return self.ledger
+
+    async def now(self) -> datetime:
+        return self.at
+
+    async def run_out(self, session: Session) -> None:
+        self.ledger.end_lease(session)
+
+    async def wait_s(self, seconds: float) -> None:
+        self.at += timedelta(seconds=seconds)
+
+    async def close(self) -> None:
+        await self.ledger.close()
+
+
+@dataclass
+class PostgresWorld:
+    dsn: str
+    ledger: PostgresLedger
+    others: list[PostgresLedger] = field(default_factory=list)
+
+    @classmethod
+    async def at(cls, dsn: str) -> PostgresWorld:
+        """A world with nothing in its ledger yet."""
+        world = cls(dsn, await PostgresLedger.connect(dsn))
+        await world.sql(_EMPTY)
+        return world
+
+    async def another(self) -> PostgresLedger:
+        self.others.append(await PostgresLedger.connect(self.dsn))
+        return self.others[-1]
+
+    async def sql(self, statement: str, *args: Any) -> list[asyncpg.Record]:
+        connection = await asyncpg.connect(self.dsn)
+        try:
+            return await connection.fetch(statement, *args)
+        finally:
+            await connection.close()
+
+    async def now(self) -> datetime:
+        at: datetime = (await self.sql("select clock_timestamp()"))[0][0]
+        return at
+
+    async def run_out(self, session: Session) -> None:
+        await self.sql("update acklast.workers set lease_until = clock_timestamp() where id = $1", session.id)
+
+    async def wait_s(self, seconds: float) -> None:
+        await self.sql(
+            "update acklast.jobs set available_at = available_at - make_interval(secs => $1)", seconds
+        )
+
+    async def close(self) -> None:
+        for ledger in (self.ledger, *self.others):
+            await ledger.close()
+
+
+async def start(ledger: Ledger, instance: str = "one", lease_s: float = 600) -> Session:
+    return await ledger.open_session(instance, worker=f"{instance}:1", version="1.2.3", lease_s=lease_s)
+
+
+def a_claim(key: str = "k", body: bytes = b"body", **more: Any) -> Claim:
+    return Claim(lane=LANE, key=key, fingerprint=body.ljust(32, b"."), **more)
+
+
+async def started(ledger: Ledger, session: Session, key: str = "k", **more: Any) -> Fresh:
+    """A claim that must succeed."""
+    answer = await ledger.claim(session, a_claim(key, **more))
+    assert isinstance(answer, Fresh), answer
+    return answer
+
+
+def a_letter(key: str | None = "k", reason: str = "refused", **more: Any) -> Letter:
+    given = {"payload": b"body", "headers": {}, "detail": "what happened"} | more
+    return Letter(lane=LANE, reason=reason, key=key, **given)
+
+
+_OUTCOMES: dict[type[Verdict], str] = {
+    Complete: "done",
+    Retry: "transient",
+    Bury: "permanent",
+    Hold: "unknown",
+    GiveBack: "interrupted",
+}
+
+
+def a_record(fresh: Fresh, verdict: Verdict, key: str = "k", **more: Any) -> Record:
+    """What a daemon would tell of an attempt that came to this verdict."""
+    reason = getattr(verdict, "reason", "")
+    given: dict[str, Any] = {
+        "outcome": _OUTCOMES[type(verdict)],
+        "reason": reason,
+        "started_at": fresh.now,
+        "effect_at": fresh.now,
+        "letter": a_letter(key, reason) if isinstance(verdict, Bury | Hold) else None,
+    }
+    return Record(LANE, key, fresh.fence, verdict, **(given | more))
+
+
+async def record(
+    ledger: Ledger, session: Session, fresh: Fresh, verdict: Verdict, key: str = "k", **more: Any
+) -> Recorded:
+    return await ledger.record(session, a_record(fresh, verdict, key, **more))
+
+
+async def view(ledger: Ledger, key: str = "k") -> JobView:
+    """The account of the one job with this key."""
+    (job,) = await ledger.jobs(key)
+    return job
+
+
+def is_fresh(answer: Claimed) -> bool:
+    return isinstance(answer, Fresh)
