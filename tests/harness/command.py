@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,16 @@ import pytest
 from acklast.cli.root import run
 
 HANDLERS = """
-from acklast import App
+from acklast import App, Permanent
 
 app = App()
 
 
 @app.job("cleanup.v1", lane="cleanup")
 async def cleanup(payload: dict) -> dict:
-    return {}
+    if payload["id"] == "bad":
+        raise Permanent("no_such_house")
+    return {"cleaned": payload["id"]}
 """
 
 
@@ -47,6 +50,7 @@ class Command:
 
     def __init__(self, directory: Path, url: str, dsn: str, capsys: pytest.CaptureFixture[str]) -> None:
         self.directory = directory
+        self.config = directory / "acklast.toml"
         self.url = url
         self.dsn = dsn
         self._capsys = capsys
@@ -60,13 +64,17 @@ class Command:
     ) -> None:
         """Write the configuration again; what is not given stays as it was. ``more`` goes to its top."""
         self.url, self.dsn = url or self.url, dsn or self.dsn
-        (self.directory / "acklast.toml").write_text(
+        self.config.write_text(
             f'app = "{app or f"{self._module}:app"}"\nstate_dir = "state"\n{more}\n'
             f'[broker]\nurl = "{self.url}"\n[ledger]\ndsn = "{self.dsn}"\n[lanes.cleanup]\n'
         )
 
     def __call__(self, *arguments: str) -> Ended:
         self._capsys.readouterr()
-        code = run([*arguments, "--config", str(self.directory / "acklast.toml")])
+        with pytest.MonkeyPatch.context() as patch:
+            # The environment may name the session's servers; the file names this test's own parts of them.
+            for name in [name for name in os.environ if name.startswith("ACKLAST")]:
+                patch.delenv(name)
+            code = run([*arguments, "--config", str(self.config)])
         said = self._capsys.readouterr()
         return Ended(code, said.out, said.err)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -18,8 +19,9 @@ import pytest
 from acklast.cli import enqueue as enqueue_module
 from acklast.cli.feed import chunks
 from acklast.errors import Exit
-from harness import Broker, until
+from harness import Broker, eventually, until
 from harness.command import Command, Ended
+from harness.daemon import Daemon
 
 QUEUE = "acklast.v1.cleanup.work"
 
@@ -203,9 +205,10 @@ def test_ctrl_c_tells_what_was_done_and_leaves_it_safe_to_repeat(command: Comman
     file = command.directory / "rows.csv"
     file.write_text("id\n" + "".join(f"{n}\n" for n in range(60_000)))
     program = [sys.executable, "-m", "acklast", "enqueue", "cleanup", str(file), "--run", "r1"]
-    options = ["--key", "{run}:{id}", "--json", "--config", str(command.directory / "acklast.toml")]
+    options = ["--key", "{run}:{id}", "--json", "--config", str(command.config)]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ACKLAST")}
     process = subprocess.Popen(
-        [*program, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*program, *options], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     until(lambda: command("runs", "show", "r1").exit == Exit.OK, timeout_s=30)
     process.send_signal(signal.SIGINT)
@@ -247,6 +250,28 @@ def test_a_job_tells_its_life(command: Command) -> None:
     assert document["key"] == "r1:1"
     assert document["jobs"][0]["state"] == "queued"
     assert document["jobs"][0]["timeline"][0]["what"] == "enqueued"
+
+
+async def test_the_accounts_of_jobs_that_a_daemon_has_done(command: Command) -> None:
+    async with asyncio.timeout(60):
+        await asyncio.to_thread(enqueue, command, ["id", "1", "2", "bad"])
+        with Daemon(command.config, "one", env={}) as daemon:
+            await daemon.says("job.settled", timeout_s=30, key="r1:bad")
+            await eventually(lambda: len(daemon.said("job.settled")) == 3)
+            assert await daemon.drained() == Exit.OK
+        run = await asyncio.to_thread(command, "runs", "show", "r1", "--json")
+        done, dead = [
+            (await asyncio.to_thread(command, "jobs", "show", key, "--json")).document["jobs"][0]
+            for key in ("r1:1", "r1:bad")
+        ]
+    assert run.exit == Exit.OK
+    assert {state: n for state, n in run.document["counts"].items() if n} == {"done": 2, "dead": 1}
+    assert (done["state"], done["result"]) == ("done", {"cleaned": "1"})
+    moments = [moment["what"] for moment in done["timeline"] if moment["what"] != "published"]
+    assert moments == ["enqueued", "claimed", "effect", "recorded", "settled"]
+    assert (dead["state"], dead["reason"]) == ("dead", "no_such_house")
+    assert "attempt 1 permanent" in [moment["what"] for moment in dead["timeline"]]
+    assert dead["letters"][0]["reason"] == "no_such_house"
 
 
 def test_what_the_ledger_does_not_know_is_not_found(command: Command) -> None:

@@ -1,0 +1,56 @@
+"""``acklast run`` hands the daemon the configuration and the application that were asked for."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from acklast import App
+from acklast.cli import daemon
+from acklast.config import Config, LogFormat
+from acklast.errors import Exit
+from harness.command import Command
+
+
+@pytest.fixture
+def command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(tmp_path, "amqp://127.0.0.1:1/", "postgresql://127.0.0.1:1/x", capsys)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Config, App]]:
+    """What the daemon was started with; it ends at once, having cut something."""
+    calls: list[tuple[Config, App]] = []
+
+    async def run(config: Config, app: App) -> Exit:
+        calls.append((config, app))
+        return Exit.CUT
+
+    monkeypatch.setattr(daemon, "run_daemon", run)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return calls
+
+
+def test_it_ends_as_the_daemon_ended(command: Command, started: list[tuple[Config, App]]) -> None:
+    assert command("run").exit == Exit.CUT
+    (config, app), *more = started
+    assert not more
+    assert set(config.lanes) == app.lanes() == {"cleanup"}
+    assert config.log.format is LogFormat.AUTO
+
+
+def test_its_options_win(command: Command, started: list[tuple[Config, App]]) -> None:
+    command("run", "--instance", "two", "--lane", "cleanup", "--json")
+    config, _ = started[0]
+    assert (config.instance, set(config.lanes), config.log.format) == ("two", {"cleanup"}, LogFormat.JSON)
+
+
+def test_a_lane_that_is_not_configured_starts_nothing(
+    command: Command, started: list[tuple[Config, App]]
+) -> None:
+    done = command("run", "--lane", "clenup")
+    assert done.exit == Exit.CONFIG
+    assert "Did you mean 'cleanup'?" in done.err
+    assert started == []
