@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 
+import aio_pika
 import pytest
 from aio_pika.abc import AbstractChannel, AbstractConnection
 from aiormq import spec
@@ -124,6 +125,34 @@ async def test_a_connection_that_dies_leaves_results_unknown_and_nobody_cancelle
         proxy.cut()
         assert {result.status for result in await asyncio.gather(*tasks)} == {Status.UNKNOWN}
         assert (await publisher.publish(job())).status is Status.CONFIRMED
+    assert proxy.accepted == 2
+
+
+async def test_the_librarys_own_cancellation_is_an_unknown_result(
+    proxy: Proxy, channel: AbstractChannel
+) -> None:
+    """The library ends what waits on a connection that it closes with CancelledError."""
+    async with await aio_pika.connect(proxy.url) as connection:
+        sender = await Sender.open(connection)
+        proxy.hear(False)
+        task = asyncio.create_task(sender.send("", WORK, b"", spec.Basic.Properties()))
+        await eventually(lambda: _is_depth(channel, 1))
+        assert connection.transport is not None
+        await connection.transport.connection.close()
+        assert (await task).status is Status.UNKNOWN
+
+
+async def test_who_waits_for_a_connection_does_not_lose_it_by_anothers_cancellation(proxy: Proxy) -> None:
+    async with Publisher.connect(proxy.url, retries=3) as publisher:
+        proxy.cut()
+        proxy.hear(False)
+        first, second = (asyncio.create_task(publisher.publish(job(key))) for key in ("k-1", "k-2"))
+        await eventually(lambda: proxy.accepted == 2)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        proxy.hear(True)
+        assert (await second).status is Status.CONFIRMED
     assert proxy.accepted == 2
 
 

@@ -94,8 +94,6 @@ async def _binding(connection: AbstractConnection, binding: Binding, unfit: set[
 async def _declare(connection: AbstractConnection, kind: str, name: str, declare: Declare) -> Finding:
     """Look first: a declaration that succeeds does not say whether it made the object."""
     before = await exists(connection, kind, name)
-    if before.status not in (Found.PRESENT, Found.MISSING):
-        return before
     after = await _attempt(connection, kind, name, declare)
     if after.status is Found.PRESENT and before.status is Found.MISSING:
         return Finding(kind, name, Found.CREATED)
