@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -202,3 +203,10 @@ def test_large_headers_that_a_retry_can_carry() -> None:
 
 def test_what_the_broker_adds_does_not_count() -> None:
     assert good(message(headers={"x-death": [{"queue": "q" * 70_000}], "x-opt": DEEP})).key == "k-1"
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_every_reason_is_explained_to_publishers(reason: Reason) -> None:
+    page = Path(__file__).parents[2] / "docs" / "reference" / "contract.md"
+    explained = page.read_text(encoding="utf-8").partition("## Reasons")[2].partition("## ")[0]
+    assert f"`{reason}`" in explained
