@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from acklast.ledger.api import JobView, RunView
 from crash.matrix import Case
 from harness.daemon import Fault
@@ -53,8 +55,13 @@ async def play_undisturbed(case: Case, directory: Path, broker_url: str, dsn: st
         await _publish(place, case)
         with place.daemon(fault=_fault(case)) as only:
             await place.quiet()
-            code = await only.drained()
             assert not only.fired(), f"{case} dies after all: it belongs into the matrix"
+            # Nor could a case of the matrix pass without its crash: the harness would have failed it.
+            with pytest.raises(AssertionError, match="still not so"):
+                await only.dies_at_fault(timeout_s=0.1)
+            code = await only.drained()
+            with pytest.raises(AssertionError, match="not by SIGKILL"):
+                await only.dies_at_fault()
         return await _told(place, code)
 
 
