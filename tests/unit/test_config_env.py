@@ -169,6 +169,41 @@ def test_no_repr_shows_a_secret(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "secret",
+    ["u:s3cret/x@h", "u:s3cret#x@h", "u:s3cret?x@h", "u:12/s3cret@h", "u:12#s3cret@h", "u:p@h:s3cret"],
+)
+def test_a_password_that_is_not_escaped_is_refused_before_a_driver_can_show_it(
+    tmp_path: Path, secret: str
+) -> None:
+    broker = complaint(tmp_path, env={"ACKLAST_BROKER_URL": f"amqp://{secret}/v"})
+    ledger = complaint(tmp_path, env={"ACKLAST_LEDGER_DSN": f"postgresql://{secret}/db"})
+    assert "ACKLAST_BROKER_URL must be" in broker
+    assert "ACKLAST_LEDGER_DSN must be" in ledger
+    assert "percent-encoded" in broker + ledger
+    assert "s3cret" not in broker + ledger
+
+
+@pytest.mark.parametrize(
+    ("variable", "url"),
+    [
+        ("ACKLAST_BROKER_URL", "amqp://h"),
+        ("ACKLAST_BROKER_URL", "amqps://u:p%2Fw%40@[::1]:5671/%2Fv?heartbeat=5"),
+        ("ACKLAST_LEDGER_DSN", "postgresql:///db?host=/run/postgresql"),
+        ("ACKLAST_LEDGER_DSN", "postgres://u:p@a:5432,b:5433/db?application_name=x@y"),
+        ("ACKLAST_LEDGER_DSN", "postgresql://%2Frun%2Fpostgresql/db"),
+    ],
+)
+def test_every_form_of_an_address_is_taken(tmp_path: Path, variable: str, url: str) -> None:
+    config = read(tmp_path, env={variable: url})
+    assert url in (*config.broker.addresses(), config.ledger.address())
+
+
+@pytest.mark.parametrize("url", ["amqp://", "amqp:///v", "http://h/", "h:5672", "amqp://h:99999999/"])
+def test_what_is_no_address_is_refused(tmp_path: Path, url: str) -> None:
+    assert "ACKLAST_BROKER_URL must be" in complaint(tmp_path, env={"ACKLAST_BROKER_URL": url})
+
+
+@pytest.mark.parametrize(
     ("url", "shown"),
     [
         ("amqp://host/v", "amqp://host/v"),

@@ -6,12 +6,14 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-BROKER_URL_RULE = 'must be "amqp://user:password@host:5672/vhost" or the same with amqps'
-DSN_RULE = 'must be "postgresql://user:password@host:5432/database"'
+_ESCAPED = "reserved characters in the password percent-encoded"
+BROKER_URL_RULE = f'must be "amqp://user:password@host:5672/vhost" or amqps, {_ESCAPED}'
+DSN_RULE = f'must be "postgresql://user:password@host:5432/database", {_ESCAPED}'
+_END = re.compile(r"[/?#]")
+_HOST = re.compile(r"(\[[0-9a-fA-F:.%\w]+\]|[^:\[\]]*)(:[0-9]{1,5})?\Z", re.ASCII)
 _USER = re.compile(r"[\w.%+-]*\Z", re.ASCII)
 
 
@@ -42,21 +44,38 @@ def split_urls(value: Any) -> Any:
 
 def check_broker_url(value: SecretStr) -> SecretStr:
     """Raises ValueError, without the value, where it is no AMQP URL."""
-    try:
-        parts = urlsplit(value.get_secret_value())
-        fit = parts.scheme in ("amqp", "amqps") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:  # a port that is no number; its text may hold the password
-        fit = False
-    if not fit:
+    scheme, netloc, rest = _split(value.get_secret_value())
+    if scheme not in ("amqp", "amqps") or not _fit_hosts(netloc) or not _host(netloc) or "@" in rest:
         raise ValueError(BROKER_URL_RULE)
     return value
 
 
 def check_dsn(value: SecretStr) -> SecretStr:
-    """Raises ValueError, without the value, where it is no Postgres URI. The driver reads the rest."""
-    if not value.get_secret_value().startswith(("postgresql://", "postgres://")):
+    """Raises ValueError, without the value, where it is no Postgres URI. The driver reads the query."""
+    scheme, netloc, rest = _split(value.get_secret_value())
+    if scheme not in ("postgresql", "postgres") or not _fit_hosts(netloc) or "@" in rest.partition("?")[0]:
         raise ValueError(DSN_RULE)
     return value
+
+
+def _split(url: str) -> tuple[str, str, str]:
+    """Scheme, network location, and everything behind it."""
+    scheme, separator, rest = url.partition("://")
+    netloc = _END.split(rest, maxsplit=1)[0]
+    return (scheme if separator else ""), netloc, rest[len(netloc) :]
+
+
+def _host(netloc: str) -> str:
+    return netloc.rpartition("@")[2].partition(":")[0]
+
+
+def _fit_hosts(netloc: str) -> bool:
+    """Whether each host, of one or several, has a port that is one.
+
+    With an unescaped '/', '?' or '#' in it a password ends up where the port is, and the client libraries put
+    that into their errors: it has to be seen here.
+    """
+    return all(_HOST.match(host) for host in netloc.rpartition("@")[2].split(","))
 
 
 def secret_path(name: str, directory: Path, env: Mapping[str, str]) -> Path:
