@@ -1,0 +1,453 @@
+"""The flush against real Postgres: locks, races, poison, and connections that are cut."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import asyncpg
+import pytest
+
+from acklast.errors import ClaimLost, LedgerUnavailable
+from acklast.ledger import batch
+from acklast.ledger.api import Fresh, Held, Ledger, Recorded, Session, State
+from acklast.ledger.postgres import PostgresLedger
+from acklast.outcome import Bury, Complete, Retry
+from harness import eventually
+from ledger.worlds import (
+    LANE,
+    PostgresWorld,
+    a_claim,
+    a_letter,
+    a_record,
+    is_fresh,
+    record,
+    start,
+    started,
+    view,
+)
+
+
+@asynccontextmanager
+async def elsewhere(world: PostgresWorld, *statements: str) -> AsyncIterator[asyncpg.Connection[Any]]:
+    """Another connection in an open transaction that has done these statements."""
+    connection = await asyncpg.connect(world.dsn)
+    transaction = connection.transaction()
+    await transaction.start()
+    for statement in statements:
+        await connection.execute(statement)
+    yield connection
+    if connection.is_in_transaction():
+        await transaction.commit()
+    await connection.close()
+
+
+LOCK_K = "select from acklast.jobs where key = 'k' for update"
+
+
+async def test_a_locked_job_holds_up_nobody_else(postgres: PostgresWorld) -> None:
+    ledger = postgres.ledger
+    session = await start(ledger)
+    fresh = await started(ledger, session)
+    async with elsewhere(postgres, LOCK_K):
+        claim = asyncio.create_task(ledger.claim(session, a_claim()))
+        for n in range(5):
+            other = await started(ledger, session, f"other{n}")
+            assert await record(ledger, session, other, Complete(), f"other{n}") is Recorded.RECORDED
+        assert not claim.done()
+    assert isinstance(await claim, Held)
+    async with elsewhere(postgres, LOCK_K):
+        told = asyncio.create_task(record(ledger, session, fresh, Complete()))
+        await started(ledger, session, "yet another")
+        assert not told.done()
+    assert await told is Recorded.RECORDED
+
+
+async def test_a_job_that_stays_locked_is_named(
+    postgres: PostgresWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "ASK_AGAIN_S", 0.05)
+    session = await start(postgres.ledger)
+    await started(postgres.ledger, session)
+    async with elsewhere(postgres, LOCK_K):
+        with pytest.raises(LedgerUnavailable, match=f"keeps job {LANE}/k locked"):
+            await postgres.ledger.claim(session, a_claim())
+
+
+async def test_a_key_that_somebody_inserts_meanwhile_is_asked_again(postgres: PostgresWorld) -> None:
+    ledger = postgres.ledger
+    session = await start(ledger)
+    insert = f"insert into acklast.jobs (lane, key, state) values ('{LANE}', 'k', 'queued')"
+    async with elsewhere(postgres, insert):
+        claim = asyncio.create_task(ledger.claim(session, a_claim()))
+        waiting = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%inserted%'"
+        await eventually(lambda: postgres.sql(waiting))
+    answer = await claim  # the row appeared after the flush's snapshot: neither inserted nor found
+    assert isinstance(answer, Fresh)
+    assert (answer.fence, answer.attempt) == (1, 1)
+    assert (await view(ledger)).state is State.CLAIMED
+
+
+async def test_a_renewal_that_commits_late_keeps_its_jobs(postgres: PostgresWorld) -> None:
+    ledger = postgres.ledger
+    session, heir = await start(ledger), await start(ledger, "two")
+    await started(ledger, session)
+    renewal = f"update acklast.workers set lease_until = now() + interval '1 minute' where id = {session.id}"
+    async with elsewhere(postgres, renewal):
+        # As the others see it the lease has run out, while its renewal is on the way to the disk.
+        claim = asyncio.create_task(ledger.claim(heir, a_claim()))
+        await postgres.ledger.claim(heir, a_claim("other"))
+    assert isinstance(await claim, Held)
+    assert await ledger.renew(session)
+
+
+async def test_overlapping_batches_in_any_order_never_deadlock(postgres: PostgresWorld) -> None:
+    stores: list[PostgresLedger] = [postgres.ledger, await postgres.another()]
+    keys = [f"k{n:03}" for n in range(120)]
+    deadlocks = "select deadlocks from pg_stat_database where datname = current_database()"
+    before = await postgres.sql(deadlocks)
+    done: dict[str, int] = dict.fromkeys(keys, 0)
+
+    async def work(store: PostgresLedger, session: Session, key: str, rng: random.Random) -> None:
+        for _ in range(4):
+            answer = await store.claim(session, a_claim(key))
+            if isinstance(answer, Fresh):
+                done[key] += 1
+                await record(store, session, answer, Retry(answer.now, "again", spends=False), key)
+            if rng.random() < 0.2:
+                await store.settled(LANE, key, 1)
+
+    async def daemon(store: PostgresLedger, n: int) -> None:
+        session, rng = await start(store, f"daemon-{n}"), random.Random(n)
+        await asyncio.gather(*(work(store, session, key, rng) for key in rng.sample(keys, len(keys))))
+
+    await asyncio.gather(*(daemon(store, n) for n, store in enumerate(stores)))
+    rows = await postgres.sql("select key, fence, claims, state from acklast.jobs order by key")
+    assert {row["key"]: row["fence"] for row in rows} == done
+    assert {row["state"] for row in rows} == {"waiting"}
+    assert await postgres.sql(deadlocks) == before
+
+
+async def test_a_poisonous_item_fails_alone(postgres: PostgresWorld) -> None:
+    ledger = postgres.ledger
+    session = await start(ledger)
+    fresh = await started(ledger, session, "told")
+    refused_here = a_claim("bad", run="\ud800")
+    refused_there = a_claim("worse", type="\x00")
+    calls: list[Coroutine[Any, Any, Any]] = [
+        ledger.claim(session, a_claim("a")),
+        ledger.claim(session, refused_here),
+        record(ledger, session, fresh, Complete(), "told"),
+        ledger.claim(session, refused_there),
+        ledger.claim(session, a_claim("z")),
+    ]
+    first, here, recorded, there, last = await asyncio.gather(*calls, return_exceptions=True)
+    assert isinstance(first, Fresh)
+    assert isinstance(last, Fresh)
+    assert recorded is Recorded.RECORDED
+    assert isinstance(here, UnicodeEncodeError | asyncpg.DataError | asyncpg.InterfaceError)
+    assert isinstance(there, asyncpg.PostgresError)
+    assert await ledger.jobs("bad", LANE) == await ledger.jobs("worse", LANE) == []
+
+
+async def test_a_row_without_a_fingerprint_takes_that_of_its_first_delivery(postgres: PostgresWorld) -> None:
+    ledger = postgres.ledger
+    session = await start(ledger)
+    await postgres.sql(
+        "insert into acklast.jobs (lane, key, state) values ($1, 'k', 'queued') returning key", LANE
+    )
+    await started(ledger, session)
+    stored = await postgres.sql("select fingerprint from acklast.jobs")
+    assert stored[0][0] == a_claim().fingerprint
+
+
+async def test_most_updates_are_hot(postgres: PostgresWorld) -> None:
+    """Index entries for every version of a row would double the cost of a job: see 0001_ledger.sql."""
+    ledger = postgres.ledger
+    session = await start(ledger)
+
+    async def life(key: str) -> None:
+        fresh = await started(ledger, session, key, run=f"run-{key[:2]}")
+        await record(ledger, session, fresh, Retry(fresh.now, "busy"), key)
+        fresh = await started(ledger, session, key)
+        await record(ledger, session, fresh, Complete({"sent": 1}), key)
+        await ledger.settled(LANE, key, fresh.fence)
+
+    await postgres.sql("select pg_stat_reset_single_table_counters('acklast.jobs'::regclass)")
+    await asyncio.gather(*(life(f"{n:05}") for n in range(1500)))
+    await ledger.close()
+    counts = (
+        "select n_tup_upd as updates, n_tup_hot_upd as hot"
+        " from pg_stat_all_tables where relid = 'acklast.jobs'::regclass"
+    )
+
+    async def complete() -> Any:
+        (row,) = await postgres.sql(counts)
+        return row if row["updates"] >= 1500 * 4 else None
+
+    row = await eventually(complete)
+    assert row["hot"] / row["updates"] > 0.9, dict(row)
+
+
+# --- connections that are cut -------------------------------------------------------------------------
+
+KILL = (
+    "select pg_terminate_backend(pid) from pg_stat_activity"
+    " where datname = current_database() and application_name like 'acklast/%'"
+)
+
+
+@dataclass
+class Stubborn:
+    """Asks and tells again, as a daemon does, what could not be asked or told."""
+
+    ledger: Ledger
+    session: Session
+    started: dict[str, list[int]] = field(default_factory=dict)
+
+    async def work(self, keys: Iterator[str]) -> None:
+        for key in keys:
+            fresh = await self.claim(key)
+            self.started.setdefault(key, []).append(fresh.fence)
+            while not await self.told(fresh, key):
+                pass
+
+    async def claim(self, key: str) -> Fresh:
+        while True:
+            try:
+                answer = await self.ledger.claim(self.session, a_claim(key))
+            except LedgerUnavailable:
+                continue
+            if isinstance(answer, Fresh):
+                return answer
+            # Our own claim, whose answer was lost on the way back, until its release has gone through.
+            assert isinstance(answer, Held), answer
+
+    async def told(self, fresh: Fresh, key: str) -> bool:
+        try:
+            answer = await record(self.ledger, self.session, fresh, Complete(), key)
+        except LedgerUnavailable:
+            return False
+        assert answer is Recorded.RECORDED
+        return True
+
+
+async def test_connections_cut_in_the_middle_of_flushes_make_no_wrong_answer(postgres: PostgresWorld) -> None:
+    stubborn = Stubborn(postgres.ledger, await start(postgres.ledger))
+    keys = iter([f"k{n:04}" for n in range(1500)])
+    work = asyncio.gather(*(stubborn.work(keys) for _ in range(60)))
+
+    async def progress(known: int) -> None:
+        await eventually(lambda: len(stubborn.started) > known or work.done(), timeout_s=30)
+
+    cuts = 0
+    while not work.done():
+        cuts += len(await postgres.sql(KILL))
+        await progress(len(stubborn.started))
+    await work
+    assert cuts >= 3
+    rows = await postgres.sql("select key, fence, attempts, claims, state from acklast.jobs")
+    assert {row["key"]: [row["fence"]] for row in rows} == stubborn.started
+    assert len(rows) == 1500
+    for row in rows:
+        # A release takes its claim back: what was never started is not counted.
+        assert (row["state"], row["attempts"], row["claims"]) == ("done", 1, 1)
+
+
+async def test_a_cancelled_claim_leaves_the_job_to_others(
+    postgres: PostgresWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "LONELY_S", 0.01)
+    ledger = postgres.ledger
+    session, other = await start(ledger), await start(ledger, "two")
+    async with elsewhere(
+        postgres, f"insert into acklast.jobs (lane, key, state) values ('{LANE}', 'a', 'queued')"
+    ):
+        both = [asyncio.create_task(ledger.claim(session, a_claim(key))) for key in ("a", "k")]
+        waiting = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%inserted%'"
+        await eventually(lambda: postgres.sql(waiting))
+        both[1].cancel()
+
+    async def again() -> bool:
+        return is_fresh(await ledger.claim(other, a_claim()))
+
+    await eventually(again)
+    job = await view(ledger)
+    assert (job.attempts, job.ambiguous, job.history) == (1, False, ())
+
+
+async def test_handlers_that_hold_every_connection_stop_neither_lease_nor_claims(
+    postgres: PostgresWorld,
+) -> None:
+    ledger: Ledger = postgres.ledger
+    session = await start(ledger)
+    made = [await started(ledger, session, f"k{n}") for n in range(4)]
+
+    async def handler(n: int) -> None:
+        async with ledger.transaction(session, a_record(made[n], Complete(), f"k{n}")):
+            await release.wait()
+
+    release = asyncio.Event()
+    handlers = [asyncio.create_task(handler(n)) for n in range(4)]  # as many as the pool has connections
+    await eventually(
+        lambda: postgres.sql("select 1 from pg_stat_activity where state = 'idle in transaction'")
+    )
+    assert await ledger.renew(session)
+    await started(ledger, session, "more")
+    release.set()
+    await asyncio.gather(*handlers)
+    assert (await view(ledger, "k3")).state is State.DONE
+
+
+async def test_the_ledger_comes_back_with_its_server(
+    ledger_cluster: Any, ledger_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = await PostgresLedger.connect(ledger_dsn)
+    session = await start(ledger)
+    fresh = await started(ledger, session)
+    ledger_cluster.kill()
+    try:
+        for call in (
+            ledger.claim(session, a_claim("other")),
+            record(ledger, session, fresh, Complete()),
+            ledger.renew(session),
+            ledger.jobs("k"),
+            ledger.cancel(LANE, "k"),
+            ledger.run("r1"),
+            ledger.manifest("r1", []),
+            ledger.bury_stray(a_letter(), worker="w", version="v"),
+        ):
+            with pytest.raises(LedgerUnavailable):
+                await call
+        with pytest.raises(LedgerUnavailable):
+            async with ledger.transaction(session, a_record(fresh, Complete())):
+                pytest.fail("there is no connection to lend")
+    finally:
+        ledger_cluster.start()
+    assert await ledger.renew(session)
+    assert await record(ledger, session, fresh, Complete()) is Recorded.RECORDED
+    await started(ledger, session, "other")
+    assert (await view(ledger)).state is State.DONE
+    await ledger.close()
+
+
+# --- what is stored -----------------------------------------------------------------------------------
+
+
+async def test_a_letter_keeps_what_a_person_needs_to_try_again(postgres: PostgresWorld) -> None:
+    ledger = postgres.ledger
+    session = await start(ledger)
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    headers = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01", "tenant": "é", "n": 5}
+    letter = a_letter(
+        headers=headers,
+        properties={"priority": 3},
+        payload=b"\x00\xff",
+        type="rent.v1",
+        content_type="application/octet-stream",
+        exchange="acklast.v1.in",
+        routing_key="cleanup.x",
+    )
+    await record(ledger, session, await started(ledger, session), Bury("refused"), letter=letter)
+    (row,) = await postgres.sql(
+        "select *, headers = $1::jsonb as same from acklast.dead_letters",
+        '{"traceparent": "' + headers["traceparent"] + '", "tenant": "é", "n": 5}',  # type: ignore[operator]
+    )
+    assert (row["payload"], row["same"], row["properties"]) == (b"\x00\xff", True, '{"priority": 3}')
+    assert (row["trace_id"], row["fence"], row["digest"]) == (trace, 1, None)
+    assert (row["exchange"], row["routing_key"], row["type"]) == ("acklast.v1.in", "cleanup.x", "rent.v1")
+    assert len(row["failure"]) == 16
+    await ledger.bury_stray(replace(letter, digest=b"d"), worker="w", version="v")
+    rows = await postgres.sql("select * from acklast.dead_letters order by id")
+    assert [bytes(row["payload"]) for row in rows] == [b"\x00\xff"] * 2
+    assert [row["trace_id"] for row in rows] == [trace] * 2
+    assert [row["digest"] for row in rows] == [None, b"d"]
+
+
+async def test_a_cancellation_is_in_the_audit(postgres: PostgresWorld) -> None:
+    await started(postgres.ledger, await start(postgres.ledger))
+    await postgres.ledger.cancel(LANE, "k")
+    await postgres.ledger.cancel(LANE, "k")
+    (row,) = await postgres.sql("select action, lane, key, detail, actor from acklast.audit")
+    assert tuple(row)[:4] == ("cancel", LANE, "k", '{"from": "claimed"}')
+    assert row["actor"]
+
+
+# --- the handler's own transaction --------------------------------------------------------------------
+
+
+@pytest.fixture
+async def effects(postgres: PostgresWorld) -> AsyncIterator[PostgresWorld]:
+    await postgres.sql("create table if not exists public.effects (key text)")
+    yield postgres
+    await postgres.sql("drop table public.effects")
+
+
+async def effect(connection: Any, key: str = "k") -> None:
+    await connection.execute("insert into public.effects values ($1)", key)
+
+
+async def test_effect_and_completion_commit_together(effects: PostgresWorld) -> None:
+    ledger = effects.ledger
+    session = await start(ledger)
+    fresh = await started(ledger, session)
+    async with ledger.transaction(session, a_record(fresh, Complete({"n": 1}))) as connection:
+        await effect(connection)
+        assert await effects.sql("select * from public.effects") == []
+    assert len(await effects.sql("select * from public.effects")) == 1
+    job = await view(ledger)
+    assert (job.state, job.result) == (State.DONE, {"n": 1})
+
+
+async def test_effect_and_completion_are_rolled_back_together(effects: PostgresWorld) -> None:
+    ledger = effects.ledger
+    session = await start(ledger)
+    fresh = await started(ledger, session)
+
+    async def failing() -> None:
+        async with ledger.transaction(session, a_record(fresh, Complete())) as connection:
+            await effect(connection)
+            await connection.execute("select 1/0")
+
+    with pytest.raises(asyncpg.DivisionByZeroError):  # the handler's error stays the handler's
+        await failing()
+    assert await effects.sql("select * from public.effects") == []
+    assert (await view(ledger)).state is State.CLAIMED
+
+
+async def test_an_effect_under_a_lost_claim_is_rolled_back(effects: PostgresWorld) -> None:
+    ledger = effects.ledger
+    session = await start(ledger)
+    fresh = await started(ledger, session)
+
+    async def late() -> None:
+        async with ledger.transaction(session, a_record(fresh, Complete())) as connection:
+            await effect(connection)
+            await ledger.cancel(LANE, "k")
+
+    with pytest.raises(ClaimLost):
+        await late()
+    assert await effects.sql("select * from public.effects") == []
+
+
+async def test_a_transaction_whose_connection_is_cut_is_an_outage(effects: PostgresWorld) -> None:
+    ledger = effects.ledger
+    session = await start(ledger)
+    fresh = await started(ledger, session)
+
+    async def cut() -> None:
+        async with ledger.transaction(session, a_record(fresh, Complete())) as connection:
+            await effect(connection)
+            await effects.sql("select pg_terminate_backend($1)", connection.get_server_pid())
+            await effect(connection)
+
+    with pytest.raises(LedgerUnavailable):
+        await cut()
+    assert await effects.sql("select * from public.effects") == []
+    async with ledger.transaction(session, a_record(fresh, Complete())) as connection:
+        await effect(connection)
+    assert (await view(ledger)).state is State.DONE
