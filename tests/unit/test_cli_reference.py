@@ -52,7 +52,6 @@ def test_the_tables_have_every_key_and_no_other(title: str) -> None:
         ("`[lanes.<name>]`", '| `on_unknown` | `"retry"` |'),
         ("`[ledger]`", "| `lease_s` | `15` |"),
         ("`[drain]`", "| `deadline_s` | `30` |"),
-        ("`[budgets.<name>]`", "| `arrival_bound_s` | `0.25` |"),
     ],
 )
 def test_defaults_are_as_the_tables_say(title: str, default: str) -> None:

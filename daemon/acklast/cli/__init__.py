@@ -14,7 +14,6 @@ _EXTRA: Final = frozenset(
         "asyncpg",
         "opentelemetry",
         "pydantic",
-        "pydantic_settings",
         "rich",
         "structlog",
         "typer",

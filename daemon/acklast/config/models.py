@@ -149,14 +149,9 @@ class Log(Section):
 
 
 class Budget(Section):
-    """A downstream's quota, shared by the lanes that name it.
-
-    ``arrival_bound_s``: a call is counted by the provider at the latest this long after it was sent.
-    """
+    """A downstream's quota, shared by the lanes that name it."""
 
     quota: Annotated[Quota, BeforeValidator(_quota)]
-    arrival_bound_s: PositiveS = 0.25
-    concurrency: PositiveInt | None = None
 
 
 class Lane(Section):
