@@ -40,6 +40,8 @@ async def play(case: Case, directory: Path, broker_url: str, dsn: str) -> Story:
         with place.daemon(fault=_fault(case)) as first:
             await first.dies_at_fault()
         with place.daemon(case.successor) as second:
+            # Not before it listens to signals: after the last points nothing is left for it to do.
+            await second.ready()
             await place.quiet()
             code = await second.drained()
         return await _told(place, code)

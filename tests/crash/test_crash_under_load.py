@@ -55,6 +55,7 @@ async def test_every_job_is_accounted_for_and_effects_repeat_only_across_a_crash
         await place.publish(*jobs())
         await kill_at_random_moments(place, random.Random(seed))
         with place.daemon() as last:
+            await last.ready()
             await place.quiet(60)
             assert await last.drained() == Exit.OK
         run = await place.run()
