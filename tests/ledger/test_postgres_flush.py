@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import asyncpg
 import pytest
 
-from acklast.errors import ClaimLost, LedgerUnavailable
+from acklast.errors import LedgerUnavailable
 from acklast.ledger import batch
 from acklast.ledger.api import Fresh, Held, Ledger, Recorded, Session, State
+from acklast.ledger.batch import Batch, Item
+from acklast.ledger.changes import change_for
+from acklast.ledger.flush import SETTINGS, prepared
 from acklast.ledger.postgres import PostgresLedger
+from acklast.ledger.statement import statement
 from acklast.outcome import Bury, Complete, Retry
 from harness import eventually
 from ledger.worlds import (
@@ -38,8 +44,8 @@ async def elsewhere(world: PostgresWorld, *statements: str) -> AsyncIterator[asy
     connection = await asyncpg.connect(world.dsn)
     transaction = connection.transaction()
     await transaction.start()
-    for statement in statements:
-        await connection.execute(statement)
+    for one in statements:
+        await connection.execute(one)
     yield connection
     if connection.is_in_transaction():
         await transaction.commit()
@@ -193,6 +199,38 @@ async def test_most_updates_are_hot(postgres: PostgresWorld) -> None:
     assert row["hot"] / row["updates"] > 0.9, dict(row)
 
 
+# --- the plan ------------------------------------------------------------------------------------------
+
+
+def every_statement() -> list[str]:
+    names = ("claims", "dones", "tells", "notes", "again")
+    return [statement(**dict(zip(names, chosen, strict=True))) for chosen in product((False, True), repeat=5)]
+
+
+async def test_postgres_understands_every_statement_that_can_be_put_together(postgres: PostgresWorld) -> None:
+    connection = await asyncpg.connect(postgres.dsn)
+    for sql in every_statement():
+        await connection.prepare(sql)
+    await connection.close()
+
+
+async def test_a_plan_made_for_an_empty_ledger_is_right_for_a_full_one(postgres: PostgresWorld) -> None:
+    """The plan is kept: one that reads a whole table, fine while it is empty, would stay as it fills."""
+    connection = await asyncpg.connect(postgres.dsn, server_settings=dict(SETTINGS))
+    session = await start(postgres.ledger)
+    fresh = Fresh(1, 1, 0, ambiguous=False, now=await postgres.now())
+    told = [a_record(fresh, Complete(), "b"), a_record(fresh, Bury("refused"), "c")]
+    items = [
+        Item(n, session.id, (LANE, one.key), record=one, change=change_for(one)) for n, one in enumerate(told)
+    ]
+    batch = Batch([Item(9, session.id, (LANE, "a"), claim=a_claim("a")), *items], {(LANE, "d"): 1})
+    sql, arguments = prepared(batch)
+    plan = "\n".join(row[0] for row in await connection.fetch(f"explain {sql}", *arguments))
+    await connection.close()
+    assert plan.count("using jobs_pkey on jobs") == 8
+    assert not re.search(r"Seq Scan|Hash|Merge|Bitmap", plan), plan
+
+
 # --- connections that are cut -------------------------------------------------------------------------
 
 KILL = (
@@ -333,121 +371,3 @@ async def test_the_ledger_comes_back_with_its_server(
     await started(ledger, session, "other")
     assert (await view(ledger)).state is State.DONE
     await ledger.close()
-
-
-# --- what is stored -----------------------------------------------------------------------------------
-
-
-async def test_a_letter_keeps_what_a_person_needs_to_try_again(postgres: PostgresWorld) -> None:
-    ledger = postgres.ledger
-    session = await start(ledger)
-    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
-    headers = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01", "tenant": "é", "n": 5}
-    letter = a_letter(
-        headers=headers,
-        properties={"priority": 3},
-        payload=b"\x00\xff",
-        type="rent.v1",
-        content_type="application/octet-stream",
-        exchange="acklast.v1.in",
-        routing_key="cleanup.x",
-    )
-    await record(ledger, session, await started(ledger, session), Bury("refused"), letter=letter)
-    (row,) = await postgres.sql(
-        "select *, headers = $1::jsonb as same from acklast.dead_letters",
-        '{"traceparent": "' + headers["traceparent"] + '", "tenant": "é", "n": 5}',  # type: ignore[operator]
-    )
-    assert (row["payload"], row["same"], row["properties"]) == (b"\x00\xff", True, '{"priority": 3}')
-    assert (row["trace_id"], row["fence"], row["digest"]) == (trace, 1, None)
-    assert (row["exchange"], row["routing_key"], row["type"]) == ("acklast.v1.in", "cleanup.x", "rent.v1")
-    assert len(row["failure"]) == 16
-    await ledger.bury_stray(replace(letter, digest=b"d"), worker="w", version="v")
-    rows = await postgres.sql("select * from acklast.dead_letters order by id")
-    assert [bytes(row["payload"]) for row in rows] == [b"\x00\xff"] * 2
-    assert [row["trace_id"] for row in rows] == [trace] * 2
-    assert [row["digest"] for row in rows] == [None, b"d"]
-
-
-async def test_a_cancellation_is_in_the_audit(postgres: PostgresWorld) -> None:
-    await started(postgres.ledger, await start(postgres.ledger))
-    await postgres.ledger.cancel(LANE, "k")
-    await postgres.ledger.cancel(LANE, "k")
-    (row,) = await postgres.sql("select action, lane, key, detail, actor from acklast.audit")
-    assert tuple(row)[:4] == ("cancel", LANE, "k", '{"from": "claimed"}')
-    assert row["actor"]
-
-
-# --- the handler's own transaction --------------------------------------------------------------------
-
-
-@pytest.fixture
-async def effects(postgres: PostgresWorld) -> AsyncIterator[PostgresWorld]:
-    await postgres.sql("create table if not exists public.effects (key text)")
-    yield postgres
-    await postgres.sql("drop table public.effects")
-
-
-async def effect(connection: Any, key: str = "k") -> None:
-    await connection.execute("insert into public.effects values ($1)", key)
-
-
-async def test_effect_and_completion_commit_together(effects: PostgresWorld) -> None:
-    ledger = effects.ledger
-    session = await start(ledger)
-    fresh = await started(ledger, session)
-    async with ledger.transaction(session, a_record(fresh, Complete({"n": 1}))) as connection:
-        await effect(connection)
-        assert await effects.sql("select * from public.effects") == []
-    assert len(await effects.sql("select * from public.effects")) == 1
-    job = await view(ledger)
-    assert (job.state, job.result) == (State.DONE, {"n": 1})
-
-
-async def test_effect_and_completion_are_rolled_back_together(effects: PostgresWorld) -> None:
-    ledger = effects.ledger
-    session = await start(ledger)
-    fresh = await started(ledger, session)
-
-    async def failing() -> None:
-        async with ledger.transaction(session, a_record(fresh, Complete())) as connection:
-            await effect(connection)
-            await connection.execute("select 1/0")
-
-    with pytest.raises(asyncpg.DivisionByZeroError):  # the handler's error stays the handler's
-        await failing()
-    assert await effects.sql("select * from public.effects") == []
-    assert (await view(ledger)).state is State.CLAIMED
-
-
-async def test_an_effect_under_a_lost_claim_is_rolled_back(effects: PostgresWorld) -> None:
-    ledger = effects.ledger
-    session = await start(ledger)
-    fresh = await started(ledger, session)
-
-    async def late() -> None:
-        async with ledger.transaction(session, a_record(fresh, Complete())) as connection:
-            await effect(connection)
-            await ledger.cancel(LANE, "k")
-
-    with pytest.raises(ClaimLost):
-        await late()
-    assert await effects.sql("select * from public.effects") == []
-
-
-async def test_a_transaction_whose_connection_is_cut_is_an_outage(effects: PostgresWorld) -> None:
-    ledger = effects.ledger
-    session = await start(ledger)
-    fresh = await started(ledger, session)
-
-    async def cut() -> None:
-        async with ledger.transaction(session, a_record(fresh, Complete())) as connection:
-            await effect(connection)
-            await effects.sql("select pg_terminate_backend($1)", connection.get_server_pid())
-            await effect(connection)
-
-    with pytest.raises(LedgerUnavailable):
-        await cut()
-    assert await effects.sql("select * from public.effects") == []
-    async with ledger.transaction(session, a_record(fresh, Complete())) as connection:
-        await effect(connection)
-    assert (await view(ledger)).state is State.DONE

@@ -41,7 +41,6 @@ _UNAVAILABLE_STATES: Final = ("55P03", "25006")
 _REFUSED: Final = (
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
-    asyncpg.ClientConfigurationError,
 )
 _DSN_REMEDY: Final = "Check the ledger's DSN (host, port, user, password, database)"
 _REMEDY: Final = "Check that Postgres runs and can be reached; acklast tries again by itself"
@@ -102,8 +101,9 @@ async def _open(
             )
     except _REFUSED as error:
         raise ConfigError(f"the ledger refuses the connection: {error}", _DSN_REMEDY) from error
-    except ValueError as error:
-        raise ConfigError(f"the ledger's DSN cannot be read: {error}", _DSN_REMEDY) from error
+    except ValueError:
+        # What it says may contain a part of the password.
+        raise ConfigError("the ledger's DSN cannot be read", _DSN_REMEDY) from None
     try:
         if not allow_unsafe_server:
             await _insist_on_durability(connection)

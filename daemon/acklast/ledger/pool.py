@@ -16,6 +16,9 @@ from acklast.ledger.connect import Address, Connection, Unsent, unavailable, una
 Handle: TypeAlias = "Connection | PoolConnectionProxy[asyncpg.Record]"
 
 CLOSE_S: Final = 2.0
+COMMAND_TIMEOUT_S: Final = 75.0
+_SETTINGS: Final = {"statement_timeout": "60s"}
+"""What is done here may be long: a large run is counted, a handler does its work. But nothing is for ever."""
 
 
 class Pool:
@@ -27,7 +30,7 @@ class Pool:
     @classmethod
     async def make(cls, address: Address, size: int) -> Pool:
         async def connect(*_: Any, **__: Any) -> Connection:
-            return await address.open()
+            return await address.open(_SETTINGS, timeout_s=COMMAND_TIMEOUT_S)
 
         pool = asyncpg.create_pool(connect=connect, min_size=0, max_size=size)
         await pool  # with min_size 0 this connects to nothing

@@ -21,7 +21,7 @@ from acklast.ledger.api import (
 )
 from acklast.ledger.batch import Answer, Batch, Batcher
 from acklast.ledger.changes import change_for
-from acklast.ledger.connect import Address, Link
+from acklast.ledger.connect import Address, Link, unavailable_as_error
 from acklast.ledger.evidence import clean, storable_json
 from acklast.ledger.manifest import promise
 from acklast.ledger.migrate import check_schema_of
@@ -34,13 +34,15 @@ from acklast.outcome import Complete
 class PostgresLedger:
     """Implements ``acklast.ledger.api.Ledger``. Connections come back by themselves once Postgres does.
 
-    Claims and records share one connection, leases another: neither waits behind a handler's transaction,
-    which takes one of the pool's.
+    Claims and records share one connection, leases another, and messages that break the contract a third:
+    no lease runs out behind a flood of those, and nothing waits behind a handler's transaction, which takes
+    one of the pool's.
     """
 
     def __init__(self, address: Address, pool: Pool) -> None:
         self._pool = pool
         self._leases = Link(address)
+        self._strays = Link(address)
         self._flushes = Link(address, flush.SETTINGS)
         self._batcher = Batcher(self._flush)
 
@@ -67,6 +69,7 @@ class PostgresLedger:
         await self._batcher.close()
         await self._flushes.close()
         await self._leases.close()
+        await self._strays.close()
         await self._pool.close()
 
     # --- sessions -----------------------------------------------------------------------------------
@@ -143,6 +146,8 @@ class PostgresLedger:
     async def transaction(self, session: Session, record: Record) -> AsyncIterator[Handle]:
         """A connection in a transaction that also completes the job at its end.
 
+        Each statement may take a minute, and wait five seconds for a lock.
+
         Raises:
             ClaimLost: the fence has moved on; everything was rolled back.
             LedgerUnavailable: the connection was lost; whether it was committed is in the ledger.
@@ -154,7 +159,9 @@ class PostgresLedger:
         completed = (session.id, record.lane, record.key, record.fence, result, record.started_at)
         async with self._pool.lend() as connection, connection.transaction():
             yield connection
-            if not await connection.fetch(self._COMPLETE, *completed):
+            with unavailable_as_error():
+                done = await connection.fetch(self._COMPLETE, *completed)
+            if not done:
                 raise claim_lost(record)
 
     _BURY_STRAY: Final = """
@@ -174,7 +181,7 @@ class PostgresLedger:
     async def bury_stray(self, letter: Letter, *, worker: str, version: str) -> None:
         fields = storable_json(flush.letter_fields(letter))
         key = None if letter.key is None else clean(letter.key)
-        await self._leases.fetch(
+        await self._strays.fetch(
             self._BURY_STRAY, letter.lane, key, fields, letter.payload, letter.digest, worker, version
         )
 
