@@ -25,7 +25,7 @@ async def eventually(
 ) -> T: ...
 
 
-async def eventually(predicate: Callable[[], Any], timeout_s: float = 10, what: str | None = None) -> Any:
+async def eventually(predicate: Callable[[], Any], timeout_s: float = 30, what: str | None = None) -> Any:
     """Ask ``predicate`` (plain or async) until its answer is true, and give that answer.
 
     Raises:
@@ -41,7 +41,7 @@ async def eventually(predicate: Callable[[], Any], timeout_s: float = 10, what: 
         await _pause()
 
 
-def until(predicate: Callable[[], T | None], timeout_s: float = 10, what: str | None = None) -> T:
+def until(predicate: Callable[[], T | None], timeout_s: float = 30, what: str | None = None) -> T:
     """``eventually`` for a test that is not async."""
     until_s = monotonic() + timeout_s
     while not (value := predicate()):
