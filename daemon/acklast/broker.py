@@ -10,13 +10,15 @@ import random
 from collections.abc import Callable, Sequence
 
 import aio_pika
+import aiormq
 from aio_pika.abc import AbstractConnection
 from aiormq import spec
 from yarl import URL
 
 from acklast import lenient
-from acklast.errors import BrokerUnavailable
+from acklast.errors import BrokerRefused, BrokerUnavailable
 from acklast.telemetry.events import Emitter
+from acklast_topology.calls import bounded
 from acklast_topology.publish import Sender, Sent, Status
 
 _BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
@@ -50,31 +52,38 @@ class Link:
 
         Raises:
             BrokerUnavailable: no host of the list answers.
+            BrokerRefused: each answers, and refuses the user or the password.
         """
         async with self._lock:
             if self._connection is not None and _alive(self._connection):
                 return self._connection
-            failures = []
+            failures: list[str] = []
+            refusals = 0
             for _ in self._urls:
                 url = self._urls[0]
                 try:
                     self._connection = await self._open(url)
                 except (OSError, aio_pika.exceptions.AMQPError, TimeoutError) as error:
-                    failures.append(f"{url.host}:{url.port}: {error or type(error).__name__}")
+                    failures.append(f"{url.host}:{url.port}: {_said(error, url)}")
+                    refusals += isinstance(error, aio_pika.exceptions.ProbableAuthenticationError)
                     self._urls.append(self._urls.pop(0))
                 else:
                     return self._connection
+            if refusals == len(failures):
+                raise BrokerRefused(
+                    f"the broker refuses the login ({'; '.join(failures)})",
+                    "Correct user and password of the [broker] URL, or set them on the broker.",
+                )
             raise BrokerUnavailable(
-                f"no broker answers ({'; '.join(failures)})",
+                f"no broker can be used ({'; '.join(failures)})",
                 "See that RabbitMQ runs, that [broker] urls names it, and that user, password and vhost fit.",
             )
 
     async def _open(self, url: URL) -> AbstractConnection:
-        connection = await aio_pika.connect(
-            url,
-            timeout=self._connect_timeout_s,
-            client_properties={"connection_name": f"acklast {self._role}"},
-        )
+        async with bounded(self._connect_timeout_s):
+            connection = await aio_pika.connect(
+                url, client_properties={"connection_name": f"acklast {self._role}"}
+            )
         self.generation += 1
         self._emitter.notice("broker.connected", role=self._role, host=url.host, generation=self.generation)
         return connection
@@ -95,6 +104,14 @@ class Link:
     async def close(self) -> None:
         if self._connection is not None and not self._connection.is_closed:
             await self._connection.close()
+
+
+def _said(error: Exception, url: URL) -> str:
+    """What went wrong, in words: the library shows the broker's no to a virtual host as a mere object."""
+    if isinstance(error, aiormq.exceptions.InvalidFrameError) and "Connection.OpenOk" in str(error):
+        vhost = url.path.removeprefix("/") or "/"
+        return f"it does not open virtual host {vhost!r} for user {url.user!r}"
+    return str(error) or type(error).__name__
 
 
 def _alive(connection: AbstractConnection) -> bool:

@@ -77,6 +77,12 @@ class BrokerUnavailable(AcklastError):  # noqa: N818 - named for what is true, n
     exit = Exit.UNAVAILABLE
 
 
+class BrokerRefused(BrokerUnavailable):
+    """Every broker of the list answers, and refuses the user or the password."""
+
+    exit = Exit.CONFIG
+
+
 class LedgerUnavailable(AcklastError):  # noqa: N818 - named for what is true, not for being an error
     """Postgres does not answer, or lost the connection while it was answering."""
 
