@@ -21,7 +21,7 @@ from acklast.pacing.slots import Draining, Slots
 from acklast.policy import Policy
 from acklast.telemetry.events import Emitter, Event, Notice, Settled
 from harness.jobs import Trial
-from harness.virtual import turns, virtual, virtual_clock
+from harness.virtual import elapse, turns, virtual, virtual_clock
 
 DEADLINE_S = 30.0
 NOT_ASKED: Any = None
@@ -36,7 +36,7 @@ class Canceller:
         self.cancelled = False
 
     async def cancel(self) -> None:
-        await asyncio.sleep(self.takes_s)
+        await elapse(self.takes_s)
         self.cancelled = True
 
 
@@ -87,14 +87,14 @@ class Site:
         self.lane.attempting.add(task)
         disposition, outcome = "complete", "done"
         try:
-            await asyncio.sleep(takes_s)
+            await elapse(takes_s)
         except asyncio.CancelledError:
             if not self.state.cuts():
                 raise
             disposition, outcome = "give_back", "interrupted"
         finally:
             self.lane.attempting.discard(task)
-        await asyncio.sleep(record_s)
+        await elapse(record_s)
         self.settle(disposition, outcome)
 
     async def drain(self, deadline_s: float = DEADLINE_S) -> Receipt:
@@ -158,7 +158,7 @@ async def test_a_second_interrupt_ends_the_wait_at_once() -> None:
     site.add(site.handle(3600))
     await turns()
     draining = asyncio.create_task(site.drain())
-    await asyncio.sleep(3)
+    await elapse(3)
     site.cutter.now.set()
     assert await draining == Receipt(0, 1, 0, 0, 3.0, DEADLINE_S, cut=True)
 
@@ -197,7 +197,7 @@ async def test_nothing_starts_once_the_drain_has_begun() -> None:
 async def test_what_has_not_started_goes_back_only_when_no_consumer_takes_it_in_again() -> None:
     site = Site(consumers=[Canceller(takes_s=4), Canceller()])
     draining = asyncio.create_task(site.drain())
-    await asyncio.sleep(3)
+    await elapse(3)
     assert site.state.started.is_set()
     assert not site.state.quiet.is_set()
     await draining
