@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from hashlib import sha256
+
 from acklast.ledger.api import Letter
 from acklast_topology.contract import Envelope, Malformed, Reason, digest, evidence
 
@@ -48,4 +51,6 @@ def of_conflict(lane: str, envelope: Envelope) -> Letter:
     """The letter of a message whose key belongs to a job with another content."""
     detail = "the key belongs to a job with another type, content type or body; that job is untouched"
     malformed = Malformed(Reason.KEY_CONFLICT, detail, envelope.key, envelope.raw)
-    return of_malformed(lane, malformed)
+    # By key and content: a copy that came by way of a wait queue is the same message with other properties.
+    repeat = sha256(envelope.fingerprint + envelope.key.encode()).digest()
+    return replace(of_malformed(lane, malformed), run=envelope.run, type=envelope.type, digest=repeat)
