@@ -126,6 +126,8 @@ async def test_settled_is_noted_for_its_own_fence(ledger: Ledger, session: Sessi
     await record(ledger, session, fresh, Complete())
     await ledger.settled(LANE, "k", 1)
     await ledger.settled(LANE, "unheard-of", 1)
+    await started(ledger, session, "other")  # what is lazy rides along with it
+    assert (await view(ledger)).settled_at is None
     await ledger.settled(LANE, "k", fresh.fence)
     await ledger.close()  # flushes what is lazy
     job = await view(await world.another())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
@@ -163,3 +165,17 @@ async def view(ledger: Ledger, key: str = "k") -> JobView:
 
 def is_fresh(answer: Claimed) -> bool:
     return isinstance(answer, Fresh)
+
+
+@asynccontextmanager
+async def elsewhere(world: PostgresWorld, *statements: str) -> AsyncIterator[asyncpg.Connection[Any]]:
+    """Another connection in an open transaction that has done these statements."""
+    connection = await asyncpg.connect(world.dsn)
+    transaction = connection.transaction()
+    await transaction.start()
+    for one in statements:
+        await connection.execute(one)
+    yield connection
+    if connection.is_in_transaction():
+        await transaction.commit()
+    await connection.close()
