@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import aio_pika
 import aiormq
@@ -38,13 +38,27 @@ class _Channel:
     async def nack(self, tag: int) -> bool:
         return await self._send(self._channel.basic_nack(tag, requeue=True, wait=False))
 
-    @staticmethod
-    async def _send(call: object) -> bool:
+    async def _send(self, call: Awaitable[None]) -> bool:
+        """Whether the library took the frame.
+
+        It takes a few and holds up the next. Once the connection is dead nobody makes room for those any
+        more, and whoever waited on would wait for ever: with its delivery, and every drain with it.
+        """
+        sending, closing = asyncio.ensure_future(call), self._channel.closing
         try:
-            await call  # type: ignore[misc]  # the library's awaitables have no common type
-        except _LOST:
-            return False
-        return True
+            await asyncio.wait({sending, closing}, return_when=asyncio.FIRST_COMPLETED)
+            return sending.done() and _sent(sending)
+        finally:
+            sending.cancel()
+            closing.cancel()  # ours alone: the library makes one for each who asks
+
+
+def _sent(sending: asyncio.Future[None]) -> bool:
+    try:
+        sending.result()
+    except (*_LOST, asyncio.CancelledError):
+        return False
+    return True
 
 
 def raw_of(message: DeliveredMessage) -> RawMessage:
