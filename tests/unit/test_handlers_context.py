@@ -302,6 +302,13 @@ def test_a_result_becomes_plain_json(value: Any, result: Any) -> None:
     assert not kept(value).omitted
 
 
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
 @pytest.mark.parametrize(
     ("value", "why"),
     [
@@ -311,6 +318,7 @@ def test_a_result_becomes_plain_json(value: Any, result: Any) -> None:
         (b"\xff", "not JSON"),
         ("\ud800", "not JSON"),
         ("a\0b", "holds NUL"),
+        (nested(230), "nested too deeply"),
     ],
 )
 async def test_a_result_that_cannot_be_kept_is_still_a_result(value: Any, why: str) -> None:

@@ -38,7 +38,10 @@ def kept(value: Any) -> Kept:
         return _omitted("too large")
     if rb"\u0000" in encoded:
         return _omitted("holds NUL")  # jsonb refuses it, and the verdict would go down with it
-    return Kept(from_json(encoded))
+    try:
+        return Kept(from_json(encoded))
+    except ValueError:  # it reads less deep than it writes
+        return _omitted("nested too deeply")
 
 
 def _omitted(why: str) -> Kept:
