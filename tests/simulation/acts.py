@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from acklast import App, Context, Permanent, RateLimited, Transient, Unknown
+from harness.virtual import elapse
 from simulation.account import Start
 from simulation.scenario import Scenario
 from simulation.schedule import Heir

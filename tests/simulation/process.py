@@ -23,6 +23,7 @@ from acklast.settle import Delivery, Settler
 from acklast.telemetry.events import Emitter
 from acklast_topology.contract import RawMessage
 from acklast_topology.names import Names
+from harness.virtual import elapse
 from simulation.acts import HERE, app_for
 from simulation.broker import Channel
 from simulation.ports import ChannelPort, LedgerPort, SendPort

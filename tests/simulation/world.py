@@ -15,7 +15,7 @@ import acklast.drain
 import acklast.handlers.context
 import acklast.judge
 from acklast.ledger.memory import MemoryLedger
-from harness.virtual import run, virtual_clock
+from harness.virtual import elapse, run, virtual_clock
 from simulation.account import Account, Published, Start, Violation
 from simulation.broker import Broker
 from simulation.process import Killed, Process
