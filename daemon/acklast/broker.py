@@ -17,6 +17,7 @@ from yarl import URL
 
 from acklast import lenient
 from acklast.errors import BrokerRefused, BrokerUnavailable
+from acklast.receiver import BulkConnection, BulkProtocol
 from acklast.telemetry.events import Emitter
 from acklast_topology.calls import bounded
 from acklast_topology.publish import Sender, Sent, Status
@@ -35,9 +36,13 @@ class Link:
         *,
         heartbeat_s: int = 15,
         connect_timeout_s: float = 10.0,
+        bulk: bool = False,
         chance: Callable[[], float] = random.random,
     ) -> None:
+        """``bulk``: deliveries are read by the bulk receiver, not by the client library's own reader."""
         lenient.install()
+        self._bulk = bulk
+        self.protocol: BulkProtocol | None = None
         self._urls = [URL(url).update_query(heartbeat=str(heartbeat_s)) for url in urls]
         self._role = role
         self._emitter = emitter
@@ -81,9 +86,12 @@ class Link:
 
     async def _open(self, url: URL) -> AbstractConnection:
         async with bounded(self._connect_timeout_s):
-            connection = await aio_pika.connect(
-                url, client_properties={"connection_name": f"acklast {self._role}"}
+            connection: aio_pika.Connection = await aio_pika.connect(
+                url,
+                client_properties={"connection_name": f"acklast {self._role}"},
+                connection_class=BulkConnection if self._bulk else aio_pika.Connection,
             )
+        self.protocol = connection.bulk.protocol if isinstance(connection, BulkConnection) else None
         self.generation += 1
         self._emitter.notice("broker.connected", role=self._role, host=url.host, generation=self.generation)
         return connection

@@ -10,8 +10,10 @@ import aio_pika
 import aiormq
 from aiormq.abc import AbstractChannel, DeliveredMessage
 
+from acklast.acks import Prefix, nack_frame
 from acklast.broker import Link
-from acklast.settle import Delivery
+from acklast.receiver import BulkProtocol
+from acklast.settle import ConsumeChannel, Delivery
 from acklast.telemetry.events import Emitter
 from acklast_topology.contract import RawMessage
 
@@ -59,6 +61,43 @@ def _sent(sending: asyncio.Future[None]) -> bool:
     except (*_LOST, asyncio.CancelledError):
         return False
     return True
+
+
+class _BulkChannel:
+    """The same over the bulk receiver: the acks of one turn of the event loop go in one write."""
+
+    __slots__ = ("_channel", "_prefix", "_protocol", "_tags")
+
+    def __init__(self, channel: AbstractChannel, protocol: BulkProtocol) -> None:
+        self._channel = channel
+        self._protocol = protocol
+        self._prefix = Prefix()
+        self._tags: list[int] = []
+
+    @property
+    def alive(self) -> bool:
+        return not self._channel.is_closed
+
+    async def ack(self, tag: int) -> bool:
+        if self._channel.is_closed:
+            return False
+        if not self._tags:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._tags.append(tag)
+        return True
+
+    async def nack(self, tag: int) -> bool:
+        if self._channel.is_closed:
+            return False
+        # Written at once, so ahead of any multiple ack that covers it.
+        self._prefix.settle([tag])
+        self._protocol.write(nack_frame(self._channel.number, tag))
+        return True
+
+    def _flush(self) -> None:
+        tags, self._tags = self._tags, []
+        if not self._channel.is_closed:
+            self._protocol.write(self._prefix.frames(self._channel.number, tags))
 
 
 def raw_of(message: DeliveredMessage) -> RawMessage:
@@ -125,7 +164,10 @@ class Consumer:
                 connection = await self._link.connect_insisting()
                 if self._stopping:
                     return
-                reason = await self._consume(connection.transport.connection)  # type: ignore[union-attr]
+                reason = await self._consume(
+                    connection.transport.connection,  # type: ignore[union-attr]
+                    self._link.protocol,
+                )
                 failures = 0
             except _LOST as error:
                 reason = str(error) or type(error).__name__
@@ -138,9 +180,19 @@ class Consumer:
             failures += 1
             await asyncio.sleep(pause_s * (0.5 + random.random()))  # noqa: S311 - spreads load, guards nothing
 
-    async def _consume(self, connection: aiormq.abc.AbstractConnection) -> str:
+    async def _consume(self, connection: aiormq.abc.AbstractConnection, protocol: BulkProtocol | None) -> str:
         """Consume on a fresh channel until it ends; the reason why it did."""
         channel = await connection.channel(publisher_confirms=False)
+        if protocol is None:
+            return await self._consume_on(channel, _Channel(channel))
+        session = _BulkChannel(channel, protocol)
+        protocol.take(channel.number, lambda tag, raw: self._deliver(Delivery(raw, tag, session)))
+        try:
+            return await self._consume_on(channel, session)
+        finally:
+            protocol.leave(channel.number)
+
+    async def _consume_on(self, channel: AbstractChannel, session: ConsumeChannel) -> str:
         cancelled: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         def on_cancel(_: object) -> None:
@@ -150,7 +202,6 @@ class Consumer:
 
         channel.on_consumer_cancel_callbacks.add(on_cancel)
         await channel.basic_qos(prefetch_count=self._prefetch)
-        session = _Channel(channel)
 
         async def on_message(message: DeliveredMessage) -> None:
             assert message.delivery_tag is not None

@@ -15,7 +15,7 @@ from typing import Final
 
 from acklast import __version__
 from acklast.broker import CarrierSender, Link
-from acklast.config.models import Config, Declare
+from acklast.config.models import Config, Declare, Receiver
 from acklast.consumer import Consumer
 from acklast.delivery import process
 from acklast.drain import Cutter, Receipt, Tally, Tasks, drain, said
@@ -30,6 +30,7 @@ from acklast.notify import Notify
 from acklast.pacing.budgets import Budget
 from acklast.pacing.lanes import LanePacing
 from acklast.pacing.slots import Slots
+from acklast.receiver import KNOWN_AIORMQ, knows_library
 from acklast.settle import Delivery, Settler
 from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
@@ -121,11 +122,20 @@ class Daemon:
             version=__version__,
             lease_s=config.ledger.lease_s,
         )
-        self._consuming = self._link("consumer")
-        self._publishing = self._link("publisher")
+        self._consuming = self._link("consumer", bulk=self._reads_in_bulk())
+        self._publishing = self._link("publisher", bulk=False)
         self._send = CarrierSender(self._publishing, timeout_s=config.broker.publish_timeout_s)
 
-    def _link(self, role: str) -> Link:
+    def _reads_in_bulk(self) -> bool:
+        """The library's reader is always right; the bulk one only over a library that it knows."""
+        if self._config.broker.receiver is Receiver.LIBRARY:
+            return False
+        if not knows_library():
+            self._emitter.notice("receiver.fallback", "warning", receiver="library", known=KNOWN_AIORMQ)
+            return False
+        return True
+
+    def _link(self, role: str, *, bulk: bool) -> Link:
         broker = self._config.broker
         return Link(
             broker.addresses(),
@@ -133,6 +143,7 @@ class Daemon:
             self._emitter,
             heartbeat_s=broker.heartbeat_s,
             connect_timeout_s=broker.connect_timeout_s,
+            bulk=bulk,
         )
 
     async def run(self, stop: Stop, tally: Tally) -> Receipt:

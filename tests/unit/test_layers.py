@@ -18,7 +18,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "outcome", "policy", "faults"),
     ("decide",),
     ("config", "handlers", "telemetry"),
-    ("ledger", "pacing", "lenient", "broker", "instance", "notify"),
+    ("ledger", "pacing", "lenient", "frames", "acks", "receiver", "broker", "instance", "notify"),
     ("settle", "letters"),
     ("lane",),
     ("judge",),

@@ -105,6 +105,15 @@ class LogFormat(StrEnum):
     CONSOLE = "console"
 
 
+class Receiver(StrEnum):
+    """What reads deliveries from the socket."""
+
+    BULK = "bulk"
+    """acklast's own: everything that one read brings, and no message can end the connection."""
+    LIBRARY = "library"
+    """The client library's reader: one frame at a time."""
+
+
 class Broker(Section):
     """How to reach RabbitMQ. ``urls`` are tried in turn."""
 
@@ -112,6 +121,7 @@ class Broker(Section):
     heartbeat_s: Annotated[int, Field(ge=1, le=3600)] = 15
     connect_timeout_s: PositiveS = 10.0
     publish_timeout_s: PositiveS = 10.0
+    receiver: Receiver = Receiver.BULK
 
     def addresses(self) -> tuple[str, ...]:
         """The URLs, passwords included: for connecting only, never for a log."""

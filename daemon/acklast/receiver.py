@@ -1,0 +1,166 @@
+"""The bulk receiver: takes what the socket has in one read, hands each whole delivery to a plain function.
+
+It lies under the client library as its transport. Deliveries on the channels that asked for it never reach
+the library's reader; every other frame does, untouched. The seam is the library's ``transport_factory`` with
+an ordinary stream reader behind it: no private name of the library is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any, Final, TypeAlias
+
+import aio_pika
+from aiormq.connection import TransportFactory
+from aiormq.exceptions import AMQPConnectionError
+from yarl import URL
+
+from acklast.frames import BODY, DELIVER, FRAME_HEAD, HEADER, HEARTBEAT, METHOD, delivery_of
+from acklast_topology.contract import RawMessage
+
+Take: TypeAlias = Callable[[int, RawMessage], None]
+"""Takes a delivery tag and its message. It only notes them: it runs inside the socket's read."""
+
+KNOWN_AIORMQ: Final = "7."
+_SIGN_OF_LIFE_S: Final = 1.0
+"""How often the library is told that frames come in: it takes a silent connection for a dead one."""
+
+
+class _Content:
+    """A delivery of which frames are still missing."""
+
+    __slots__ = ("bodies", "header", "method", "missing")
+
+    def __init__(self, method: bytes) -> None:
+        self.method = method
+        self.header = b""
+        self.bodies: list[bytes] = []
+        self.missing = 0
+
+
+class BulkProtocol(asyncio.StreamReaderProtocol):
+    """Cuts frames out of what arrives; feeds the library's reader with all that is not a taken delivery."""
+
+    def __init__(self, reader: asyncio.StreamReader, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(reader, loop=loop)
+        self._feed = reader.feed_data
+        self._time = loop.time
+        self._rest = b""
+        self._takers: dict[int, Take] = {}
+        self._open: dict[int, _Content] = {}
+        self._spoke = 0.0
+        self._foreign = False
+        self.write: Callable[[bytes], None] = _unconnected
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.write = transport.write  # type: ignore[attr-defined]
+
+    def take(self, channel: int, take: Take) -> None:
+        """From now on hand the deliveries of ``channel`` to ``take``."""
+        self._takers[channel] = take
+
+    def leave(self, channel: int) -> None:
+        """Hand nothing of ``channel`` on any more; what of it is under way is dropped with the channel."""
+        self._takers.pop(channel, None)
+        self._open.pop(channel, None)
+
+    def data_received(self, data: bytes) -> None:
+        if self._foreign or (not self._spoke and data.startswith(b"AMQP")):
+            # A server that speaks another version answers with a bare header: the library knows what to say.
+            self._foreign = True
+            self._feed(data)
+            return
+        if self._rest:
+            data = self._rest + data
+        at = passed = 0
+        end = len(data)
+        others: list[bytes] = []
+        while end - at >= 8:
+            kind, channel, size = FRAME_HEAD.unpack_from(data, at)
+            stop = at + 8 + size
+            if stop > end:
+                break
+            if channel in self._takers and self._consumed(kind, channel, data, at + 7, stop - 1):
+                if passed < at:
+                    others.append(data[passed:at])
+                passed = stop
+            at = stop
+        if passed < at:
+            others.append(data[passed:at])
+        self._rest = data[at:]
+        if others:
+            self._feed(b"".join(others))
+        elif passed and (now := self._time()) - self._spoke > _SIGN_OF_LIFE_S:
+            self._spoke = now
+            self._feed(HEARTBEAT)
+
+    def _consumed(self, kind: int, channel: int, data: bytes, at: int, stop: int) -> bool:
+        """Whether a frame belongs to a delivery that is taken here."""
+        content = self._open.get(channel)
+        if content is None:
+            if kind != METHOD or data[at : at + 4] != DELIVER:
+                return False
+            self._open[channel] = _Content(data[at:stop])
+            return True
+        if kind == HEADER:
+            content.header = data[at:stop]
+            content.missing = int.from_bytes(data[at + 4 : at + 12], "big")
+        elif kind == BODY:
+            content.bodies.append(data[at:stop])
+            content.missing -= stop - at
+        else:
+            return False
+        if content.missing <= 0:
+            del self._open[channel]
+            body = content.bodies[0] if len(content.bodies) == 1 else b"".join(content.bodies)
+            self._takers[channel](*delivery_of(content.method, content.header, body))
+        return True
+
+
+def _unconnected(_: bytes) -> None:
+    raise ConnectionError("not connected yet")
+
+
+def knows_library() -> bool:
+    """Whether the client library is of a version that this receiver was tested with."""
+    return version("aiormq").startswith(KNOWN_AIORMQ)
+
+
+class BulkTransport(TransportFactory):
+    """Opens the library's connection over a ``BulkProtocol``, which it keeps as ``protocol``."""
+
+    def __init__(self) -> None:
+        self.protocol: BulkProtocol | None = None
+
+    async def create(self, url: URL, **kwargs: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect; TLS by the library's own context provider.
+
+        Raises:
+            AMQPConnectionError: as the library's own factories do.
+        """
+        loop = asyncio.get_running_loop()
+        provider = kwargs.pop("ssl_context_provider", None)
+        ssl = await provider.get_context() if url.scheme == "amqps" and provider else None
+        reader = asyncio.StreamReader(loop=loop)
+        protocol = BulkProtocol(reader, loop)
+        try:
+            transport, _ = await loop.create_connection(
+                lambda: protocol, url.host or "localhost", url.port or 5672, ssl=ssl, **kwargs
+            )
+        except OSError as error:
+            raise AMQPConnectionError(*error.args) from error
+        self.protocol = protocol
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
+class BulkConnection(aio_pika.Connection):
+    """The library's plain connection over a ``BulkTransport``."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.bulk = BulkTransport()
+        # Not through the constructor: it writes what it does not know into the URL's query.
+        self.kwargs["transport_factory"] = self.bulk
