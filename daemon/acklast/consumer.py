@@ -13,8 +13,9 @@ from aiormq.abc import AbstractChannel, DeliveredMessage
 from acklast.acks import Prefix, nack_frame
 from acklast.broker import Link
 from acklast.receiver import BulkProtocol
-from acklast.settle import ConsumeChannel, Delivery
+from acklast.settle import ConsumeChannel, Delivery, nothing_to_repair
 from acklast.telemetry.events import Emitter
+from acklast_topology.calls import only_real_cancellation
 from acklast_topology.contract import RawMessage
 
 _REOPEN_S = (0.1, 0.5, 1.0, 2.0, 5.0)
@@ -144,7 +145,10 @@ class Consumer:
         link: Link,
         deliver: Callable[[Delivery], None],
         emitter: Emitter,
+        repair: Callable[[], Awaitable[None]] = nothing_to_repair,
     ) -> None:
+        """``repair`` is asked where the queue itself is gone: declare again what is missing."""
+        self._repair = repair
         self._lane = lane
         self._queue = queue
         self._prefetch = prefetch
@@ -161,16 +165,19 @@ class Consumer:
         failures = 0
         while not self._stopping:
             try:
-                connection = await self._link.connect_insisting()
-                if self._stopping:
-                    return
-                reason = await self._consume(
-                    connection.transport.connection,  # type: ignore[union-attr]
-                    self._link.protocol,
-                )
+                with only_real_cancellation():
+                    connection = await self._link.connect_insisting()
+                    if self._stopping:
+                        return
+                    reason = await self._consume(
+                        connection.transport.connection,  # type: ignore[union-attr]
+                        self._link.protocol,
+                    )
                 failures = 0
-            except _LOST as error:
+            except Exception as error:  # the library ends what waits with any exception, bare ones too
                 reason = str(error) or type(error).__name__
+                if isinstance(error, aiormq.exceptions.ChannelNotFoundEntity) and not self._stopping:
+                    await self._repair()
             self.consuming.clear()
             if self._stopping:
                 return

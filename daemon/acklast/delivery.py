@@ -201,7 +201,25 @@ async def _record(
         effect_at=judged.ended_at,
         letter=letter,
     )
-    return await lane.insist(lambda: lane.ledger.record(session, record))
+    try:
+        return await lane.insist(lambda: lane.ledger.record(session, record))
+    except Abandoned:
+        raise
+    except Exception as refusal:
+        # The store will not have this verdict, and the effect may have happened: a person decides.
+        lane.emitter.notice("record.refused", "error", lane=lane.name, key=envelope.key, exc_info=refusal)
+        plain = _held_record(lane, envelope, record)
+        return await lane.insist(lambda: lane.ledger.record(session, plain))
+
+
+def _held_record(lane: Lane, envelope: Envelope, refused: Record) -> Record:
+    """The least that can be said of an attempt whose own record was refused."""
+    hold = Hold("unrecordable", "the ledger refused the verdict of this attempt")
+    letter = letters.of_job(lane.name, envelope, hold.reason, hold.detail)
+    plain = replace(letter, headers={}, properties={})
+    return replace(
+        refused, verdict=hold, outcome="unknown", reason=hold.reason, detail=hold.detail, letter=plain
+    )
 
 
 async def _settle(

@@ -98,16 +98,40 @@ async def judge(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh
     if isinstance(start, Bury | Hold):
         return _unstarted(start, clock)
     context = _context(lane, envelope, session, claimed, clock)
-    job = _Job(lane, job_type, envelope, context, known, clock, entry)
+    return await _attempting(_Job(lane, job_type, envelope, context, known, clock, entry), start)
+
+
+async def _attempting(job: _Job, start: Run | Reconcile) -> Judged:
+    """Attempt, and let nothing but the end of the process keep the claim from its verdict.
+
+    A defect here would leave the claim with our living session, and every later delivery waiting for it.
+    """
     task = asyncio.current_task()
     assert task is not None
-    lane.attempting.add(task)
+    job.lane.attempting.add(task)
     try:
         if isinstance(start, Reconcile) and (judged := await _reconcile(job)):
             return judged
         return await _run(job)
+    except asyncio.CancelledError:
+        if job.lane.drain.abandoned:
+            raise
+        # Nobody of ours cancels outside a drain: the handler cancelled the task that it runs in.
+        task.uncancel()
+        return _defective(job, "cancelled_itself")
+    except Exception as defect:
+        job.lane.emitter.notice(
+            "attempt.defect", "error", lane=job.lane.name, key=job.envelope.key, exc_info=defect
+        )
+        return _defective(job, "defect")
     finally:
-        lane.attempting.discard(task)
+        job.lane.attempting.discard(task)
+
+
+def _defective(job: _Job, reason: str) -> Judged:
+    now = job.clock.now()
+    verdict = decide(outcome.Unknown(reason), job.known, job.lane.policy, now, job.lane.chance())
+    return Judged(verdict, "unknown", reason, "", now, now, recorded=job.context.completed)
 
 
 def _refusal(lane: Lane) -> str:
@@ -133,7 +157,8 @@ async def _run(job: _Job) -> Judged:
     if faults.ARMED:
         faults.point("effect")
     if isinstance(result, outcome.RateLimited):
-        job.entry.pause(result.retry_after_s or 0.0)
+        # A quota that does not say when it is free again gets a pause all the same.
+        job.entry.pause(result.retry_after_s or policy.backoff_base_s)
     ended_at = job.clock.now()
     return Judged(
         decide(result, job.known, policy, ended_at, job.lane.chance()),

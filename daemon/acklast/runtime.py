@@ -34,6 +34,7 @@ from acklast.receiver import KNOWN_AIORMQ, knows_library
 from acklast.settle import Delivery, Settler
 from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
+from acklast_topology.calls import only_real_cancellation
 from acklast_topology.declare import apply
 from acklast_topology.plan import plan_for
 from acklast_topology.verify import verify
@@ -114,6 +115,7 @@ class Daemon:
         self._notify = Notify()
         self._drain = Drain()
         self._tasks = Tasks()
+        self._repairing = asyncio.Lock()
         self._lease = Lease(
             ledger,
             emitter,
@@ -159,7 +161,7 @@ class Daemon:
             await _first(stop.asked, *consumers)
             ready.cancel()
             await asyncio.gather(ready, return_exceptions=True)
-            return await drain(
+            receipt = await drain(
                 self._drain,
                 lanes,
                 made,
@@ -170,6 +172,8 @@ class Daemon:
                 self._emitter,
                 self._config.drain.deadline_s,
             )
+            _raise_defect(consumers)
+            return receipt
         finally:
             for task in consumers:
                 task.cancel()
@@ -190,6 +194,23 @@ class Daemon:
             said_bad = "; ".join(f"{f.kind} {f.name}: {f.status} {f.detail}".strip() for f in bad)
             raise TopologyError(f"the broker's topology does not fit: {said_bad}", bad[0].remedy)
 
+    async def _repair(self) -> None:
+        """Declare again what was deleted under the running daemon; once for all who ask at the same time."""
+        if self._config.declare is not Declare.APPLY or self._repairing.locked():
+            return
+        async with self._repairing:
+            try:
+                with only_real_cancellation():
+                    connection = await self._publishing.connect()
+                    found = await apply(connection, plan_for(self._config.names, self._config.lanes))
+            except Exception as error:  # away, or on its way out: whoever asked tries again
+                self._emitter.notice("topology.repair_failed", "warning", error=str(error))
+                return
+        made = [finding.name for finding in found if finding.status == "created"]
+        unfit = [f"{finding.name}: {finding.detail}" for finding in found if not finding.fit]
+        if made or unfit:
+            self._emitter.notice("topology.repaired", "warning", created=made, unfit=unfit)
+
     def _lanes(self) -> list[Lane]:
         budgets = {name: Budget(name, budget.quota) for name, budget in self._config.budgets.items()}
         return [self._lane(name, budgets) for name in self._config.lanes]
@@ -197,7 +218,12 @@ class Daemon:
     def _lane(self, name: str, budgets: dict[str, Budget]) -> Lane:
         lane = self._config.lanes[name]
         settler = Settler(
-            name, self._config.names, self._send, self._emitter, abandoned=lambda: self._drain.abandoned
+            name,
+            self._config.names,
+            self._send,
+            self._emitter,
+            abandoned=lambda: self._drain.abandoned,
+            repair=self._repair,
         )
         return Lane(
             name=name,
@@ -222,6 +248,7 @@ class Daemon:
             self._consuming,
             partial(self._take_in, lane),
             self._emitter,
+            self._repair,
         )
 
     def _take_in(self, lane: Lane, delivery: Delivery) -> None:
@@ -245,9 +272,14 @@ class Daemon:
 
 
 async def _first(stop: asyncio.Event, *consumers: asyncio.Task[None]) -> None:
-    """Wait for the stop; a consumer that ends by itself is a defect, and raises here."""
+    """Wait for the stop, or for a consumer that ends by itself: a defect, and a reason to drain."""
     waiting = asyncio.create_task(stop.wait())
-    done, _ = await asyncio.wait({waiting, *consumers}, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait({waiting, *consumers}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
-    for task in done - {waiting}:
-        task.result()
+
+
+def _raise_defect(consumers: list[asyncio.Task[None]]) -> None:
+    """What ended a consumer, now that all is drained."""
+    for task in consumers:
+        if task.done() and not task.cancelled():
+            task.result()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Final, Protocol
@@ -53,6 +53,10 @@ class Delivery:
     channel: ConsumeChannel
 
 
+async def nothing_to_repair() -> None:
+    """For whoever may not declare anything."""
+
+
 class Settler:
     """Settles the deliveries of one lane."""
 
@@ -64,14 +68,19 @@ class Settler:
         emitter: Emitter,
         *,
         abandoned: Callable[[], bool],
+        repair: Callable[[], Awaitable[None]] = nothing_to_repair,
         buckets_s: tuple[int, ...] = BUCKETS_S,
     ) -> None:
-        """``abandoned`` tells whether the drain's time is up: what is unconfirmed then stays unacked."""
+        """``abandoned`` tells whether the drain's time is up: what is unconfirmed then stays unacked.
+
+        ``repair`` is asked when a wait queue is gone: declare again what is missing.
+        """
         self._lane = lane
         self._names = names
         self._send = send
         self._emitter = emitter
         self._abandoned = abandoned
+        self._repair = repair
         self._buckets_s = buckets_s
 
     async def ack(self, delivery: Delivery) -> bool:
@@ -114,6 +123,8 @@ class Settler:
                 status=sent.status,
                 detail=sent.detail,
             )
+            if sent.status is Status.RETURNED:
+                await self._repair()
             await asyncio.sleep(pause_s)
         if faults.ARMED:
             faults.point("published")

@@ -6,6 +6,7 @@ the last one repeats. What was called is read from the effect log, so that a res
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -52,6 +53,11 @@ async def work(payload: dict[str, Any], ctx: Context) -> Any:
                 if how == "insert_and_die":
                     os.kill(os.getpid(), signal.SIGKILL)
             return None
+        case {"do": "cancel_itself"}:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(0)
         case {"do": "wait", "gate": gate}:
             await eventually((directory / gate).exists, timeout_s=100)
     log.note(EFFECT, ctx.key, ctx.attempt, ctx.ambiguous)

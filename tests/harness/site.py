@@ -50,9 +50,9 @@ class Site:
         """What the handlers did."""
         return log_in(self.directory)
 
-    def daemon(self, instance: str = "one", *, fault: Fault | None = None) -> Daemon:
+    def daemon(self, instance: str = "one", *, fault: Fault | None = None, receiver: str = "bulk") -> Daemon:
         """A daemon that is not started yet."""
-        env = {DIRECTORY: str(self.directory)}
+        env = {DIRECTORY: str(self.directory), "ACKLAST__BROKER__RECEIVER": receiver}
         return Daemon(self._config, instance, env=env, fault=fault)
 
     def open_gate(self, gate: str) -> None:

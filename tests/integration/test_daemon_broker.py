@@ -7,11 +7,15 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
+import pytest
+
 from acklast.errors import Exit
 from acklast.ledger.api import State
+from acklast_topology.ladder import BUCKETS_S
 from harness import Broker, eventually
 from harness.daemon import Daemon
-from harness.site import Site, scripted
+from harness.scripted import LANE
+from harness.site import NAMES, Site, scripted
 
 NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
 
@@ -35,12 +39,15 @@ async def came_back(daemon: Daemon, role: str) -> None:
     await daemon.says("broker.connected", role=role, generation=2)
 
 
-async def test_a_lost_connection_is_replaced_and_no_effect_repeats(new_site: NewSite, broker: Broker) -> None:
+@pytest.mark.parametrize("receiver", ["bulk", "library"])
+async def test_a_lost_connection_is_replaced_and_no_effect_repeats(
+    new_site: NewSite, broker: Broker, receiver: str
+) -> None:
     async with new_site() as place:
         await place.publish(
             scripted("waits", "transient", "done"), scripted("busy", {"do": "wait", "gate": "go"})
         )
-        with place.daemon() as daemon:
+        with place.daemon(receiver=receiver) as daemon:
             await place.reaches("waits", State.DONE)
             await close_connections(broker, "consumer", "publisher")
             await came_back(daemon, "consumer")
@@ -55,3 +62,34 @@ async def test_a_lost_connection_is_replaced_and_no_effect_repeats(new_site: New
             assert await daemon.drained() == Exit.OK
         assert len(place.log.calls("busy")) == len(place.log.effects("busy")) == 1
         assert [call.ambiguous for call in place.log.calls()] == [False] * 5
+
+
+def delete_queue(broker: Broker, name: str) -> None:
+    broker.management.call("DELETE", f"queues/{broker.vhost}/{quote(name, safe='')}")
+
+
+@pytest.mark.parametrize("receiver", ["bulk", "library"])
+async def test_a_deleted_queue_is_declared_again(new_site: NewSite, broker: Broker, receiver: str) -> None:
+    async with new_site() as place:
+        with place.daemon(receiver=receiver) as daemon:
+            await daemon.ready()
+            delete_queue(broker, NAMES.work(LANE))
+            await daemon.says("topology.repaired")
+            await place.publish(scripted("again", "done"))
+            await place.reaches("again", State.DONE)
+            for seconds in BUCKETS_S:
+                delete_queue(broker, NAMES.wait(LANE, seconds))
+            await place.publish(scripted("waits", "transient", "done"))
+            await place.reaches("waits", State.DONE)
+            assert await daemon.drained() == Exit.OK
+        assert [call.key for call in place.log.calls()] == ["again", "waits", "waits"]
+
+
+async def test_a_handler_that_cancels_its_own_task_ends_in_an_outcome(new_site: NewSite) -> None:
+    async with new_site() as place:
+        await place.publish(scripted("odd", "cancel_itself", "done"))
+        with place.daemon() as daemon:
+            await place.reaches("odd", State.DONE)
+            await place.quiet()
+            assert await daemon.drained() == Exit.OK
+        assert [call.ambiguous for call in place.log.calls("odd")] == [False, True]

@@ -222,10 +222,16 @@ class Batcher:
     async def _one_by_one(self, batch: Batch, cause: Exception) -> None:
         """After a refused flush: everything in it alone, so that only what is refused again fails."""
         _log.warning("ledger flush of %d refused, trying one by one: %s", len(batch.items), cause)
+        away: LedgerUnavailable | None = None
         for part in batch.parts():
+            if away is not None:
+                # An outage has begun meanwhile: to wait for it once is enough.
+                self._give_up(part, away, doubtful=False)
+                continue
             try:
                 self._answer(part, await self._send(part))
             except LedgerUnavailable as error:
+                away = error
                 self._give_up(part, error, doubtful=True)
             except Exception as error:
                 for item in part.items:
