@@ -164,7 +164,8 @@ class ChannelPort:
 
         return await self._process.world.step(self._process, f"nack {tag}", act, lost=self._lost)
 
-    def _lost(self, sent: bool) -> bool:
-        """The channel dies with it: unsent, the process knows; sent, it does not."""
-        self._process.lose_channel()
-        return sent
+    def _lost(self, arrived: bool) -> bool:
+        """The channel dies with it, and the process hears the opposite of what is true."""
+        if self._channel.alive:
+            self._process.lose_channel()
+        return not arrived

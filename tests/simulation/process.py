@@ -111,7 +111,7 @@ class Process:
         self.consume()
 
     def consume(self) -> None:
-        if self.dead or self.draining:
+        if self.dead or self.draining or (self.channel is not None and self.channel.alive):
             return
         if self.moving.is_set():
             self.channel = self.world.broker.consume(self._deliver, prefetch=10)

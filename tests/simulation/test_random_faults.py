@@ -45,7 +45,7 @@ def schedules(blows: st.SearchStrategy[Blow]) -> st.SearchStrategy[Schedule]:
     return st.dictionaries(st.integers(0, 60), blows, max_size=8)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(scenarios, schedules(all_blows), st.integers(0, 2**32))
 def test_whatever_goes_wrong_no_promise_is_broken(scenario: Scenario, schedule: Schedule, seed: int) -> None:
     play(scenario, schedule, seed)
