@@ -45,13 +45,13 @@ def schedules(blows: st.SearchStrategy[Blow]) -> st.SearchStrategy[Schedule]:
     return st.dictionaries(st.integers(0, 60), blows, max_size=8)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(scenarios, schedules(all_blows), st.integers(0, 2**32))
 def test_whatever_goes_wrong_no_promise_is_broken(scenario: Scenario, schedule: Schedule, seed: int) -> None:
     play(scenario, schedule, seed)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.lists(acts, min_size=1, max_size=4), schedules(crashes), st.integers(0, 2**32))
 def test_a_lane_that_holds_has_each_effect_at_most_once(
     scripts: list[tuple[str, ...]], schedule: Schedule, seed: int
@@ -61,7 +61,7 @@ def test_a_lane_that_holds_has_each_effect_at_most_once(
     assert all(world.account.effects(post.key) <= 1 for post in made)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.integers(1, 4), schedules(crashes), st.integers(0, 2**32))
 def test_a_reconcile_that_knows_gives_each_job_its_one_effect_through_any_crashes(
     jobs: int, schedule: Schedule, seed: int
