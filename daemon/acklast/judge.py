@@ -18,6 +18,7 @@ from acklast.lane import Lane
 from acklast.ledger.api import Fresh, Record, Session
 from acklast.outcome import Bury, Complete, GiveBack, Hold, Outcome, Retry, Verdict
 from acklast.pacing.lanes import Entry
+from acklast.pacing.slots import Draining
 from acklast_topology.contract import Envelope, Reason
 
 _NAMES: Final[dict[type, str]] = {
@@ -110,9 +111,13 @@ async def _attempting(job: _Job, start: Run | Reconcile) -> Judged:
     assert task is not None
     job.lane.attempting.add(task)
     try:
-        if isinstance(start, Reconcile) and (judged := await _reconcile(job)):
-            return judged
+        if isinstance(start, Reconcile):
+            if judged := await _reconcile(job):
+                return judged
+            await job.entry.again()
         return await _run(job)
+    except Draining:
+        return _unstarted(GiveBack("drain", ambiguous=True), job.clock)
     except asyncio.CancelledError:
         if job.lane.drain.abandoned:
             raise

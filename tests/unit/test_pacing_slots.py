@@ -14,7 +14,7 @@ from acklast.config.quota import Quota
 from acklast.pacing.budgets import Budget
 from acklast.pacing.lanes import LanePacing
 from acklast.pacing.slots import Draining, Slots
-from harness.virtual import turns, virtual
+from harness.virtual import elapse, turns, virtual
 
 
 async def test_no_more_than_the_count_are_in() -> None:
@@ -151,3 +151,32 @@ async def test_no_slot_is_ever_lost_or_given_twice(count: int, script: list[tupl
     while door.inside:
         door.act("leave", 0)
     assert door.slots.held == 0
+
+
+@virtual
+async def test_a_second_call_under_one_slot_waits_for_a_permit_of_its_own() -> None:
+    budget = Budget("api", Quota(1, 60.0))
+    pacing, start = LanePacing(Slots(1), budget), asyncio.get_running_loop().time()
+    with await pacing.enter() as entry:
+        entry.spend()
+        await entry.again()
+        assert asyncio.get_running_loop().time() - start == pytest.approx(60, abs=0.01)
+        entry.spend()
+    assert budget.free == 0
+    await elapse(60.01)
+    assert budget.free == 1
+
+
+@virtual
+async def test_who_is_sent_home_while_waiting_for_the_second_permit_returns_none() -> None:
+    budget = Budget("api", Quota(1, 60.0))
+    pacing = LanePacing(Slots(1), budget)
+    with await pacing.enter() as entry:
+        entry.spend()
+        second = asyncio.create_task(entry.again())
+        await turns()
+        pacing.close()
+        with pytest.raises(Draining):
+            await second
+    assert budget.free == 0
+    assert pacing.slots.held == 0

@@ -12,16 +12,29 @@ from acklast.pacing.slots import Slots
 class Entry:
     """A start that was let in: a context manager that returns the slot, and the permit as it was used."""
 
-    __slots__ = ("_budget", "_slots", "_spent")
+    __slots__ = ("_budget", "_holds", "_slots", "_spent")
 
     def __init__(self, slots: Slots, budget: Budget | None) -> None:
         self._slots = slots
         self._budget = budget
+        self._holds = True
         self._spent = False
 
     def spend(self) -> None:
         """The downstream is about to be called: the permit comes back only a period after the answer."""
         self._spent = True
+
+    async def again(self) -> None:
+        """Wait for another permit: a second call under the same slot is a second call at the meter.
+
+        Raises:
+            Draining: nothing more is to be started.
+        """
+        if self._budget and self._spent:
+            self._budget.spent()
+            self._holds = False
+            await self._budget.take()
+            self._holds, self._spent = True, False
 
     def pause(self, seconds: float) -> None:
         """The downstream asked for quiet: pause its budget."""
@@ -35,7 +48,7 @@ class Entry:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._slots.give()
-        if self._budget:
+        if self._budget and self._holds:
             if self._spent:
                 self._budget.spent()
             else:
