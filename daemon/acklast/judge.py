@@ -73,6 +73,7 @@ class _Job:
     """What the steps of one attempt share."""
 
     lane: Lane
+    session: Session
     type: JobType
     envelope: Envelope
     context: Context
@@ -88,7 +89,7 @@ class _Job:
 async def judge(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh, entry: Entry) -> Judged:
     """Start the handler if it may start, and judge what came of it."""
     clock = _Clock(claimed.now)
-    if refusal := _refusal(lane):
+    if refusal := _refusal(lane, session):
         # Granted, but not to be started: whoever comes next must find the attempt unspent.
         return _unstarted(GiveBack(refusal, claimed.ambiguous), clock)
     job_type = lane.app.find(lane.name, envelope.type)
@@ -99,7 +100,7 @@ async def judge(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh
     if isinstance(start, Bury | Hold):
         return _unstarted(start, clock)
     context = _context(lane, envelope, session, claimed, clock)
-    return await _attempting(_Job(lane, job_type, envelope, context, known, clock, entry), start)
+    return await _attempting(_Job(lane, session, job_type, envelope, context, known, clock, entry), start)
 
 
 async def _attempting(job: _Job, start: Run | Reconcile) -> Judged:
@@ -115,6 +116,8 @@ async def _attempting(job: _Job, start: Run | Reconcile) -> Judged:
             if judged := await _reconcile(job):
                 return judged
             await job.entry.again()
+            if barred := _barred(job):
+                return barred
         return await _run(job)
     except Draining:
         return _unstarted(GiveBack("drain", ambiguous=True), job.clock)
@@ -133,15 +136,23 @@ async def _attempting(job: _Job, start: Run | Reconcile) -> Judged:
         job.lane.attempting.discard(task)
 
 
+def _barred(job: _Job) -> Judged | None:
+    """What ended while a reconcile and the wait for a permit took their time: the lease, or the deadline."""
+    if refusal := _refusal(job.lane, job.session):
+        return _unstarted(GiveBack(refusal, ambiguous=True), job.clock)
+    step = decide_reconciled(False, None, job.known, job.lane.policy, job.clock.now(), 0.0)
+    return _unstarted(step, job.clock) if isinstance(step, Bury) else None
+
+
 def _defective(job: _Job, reason: str) -> Judged:
     now = job.clock.now()
     verdict = decide(outcome.Unknown(reason), job.known, job.lane.policy, now, job.lane.chance())
     return Judged(verdict, "unknown", reason, "", now, now, recorded=job.context.completed)
 
 
-def _refusal(lane: Lane) -> str:
+def _refusal(lane: Lane, session: Session) -> str:
     """Why this process may start nothing more, though the ledger granted the claim; empty where it may."""
-    if not lane.lease.live:
+    if not lane.lease.holds(session):
         return "lease_lapsed"
     return "drain" if lane.drain.started.is_set() else ""
 

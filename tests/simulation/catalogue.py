@@ -40,6 +40,13 @@ CATALOGUE: Final = {
     "hold: in one transaction": Scenario(one("commit", ends=_DONE | _HELD), HOLD),
     "reconcile: success": Scenario(one("do"), RECONCILE, reconcile="truth"),
     "reconcile: unknown": Scenario(one("unknown", "do"), RECONCILE, reconcile="truth"),
+    "reconcile: after a crash": Scenario(one("crash", "do"), RECONCILE, reconcile="truth"),
+    "reconcile: under a quota": Scenario(
+        (Post("a", ("crash", "do"), deadline_s=30, ends=_DONE | _DEAD), Post("b", ("crash", "do"))),
+        RECONCILE,
+        reconcile="truth",
+        quota=(1, 20.0),
+    ),
     "reconcile: retry": Scenario(one("transient", "do"), RECONCILE, reconcile="truth"),
     "reconcile: cannot tell": Scenario(
         one("unknown", "do", ends=_DONE | _HELD), replace(RECONCILE, max_attempts=2), reconcile="shrug"

@@ -96,7 +96,14 @@ MUTATIONS: Final = {
         "hold: success",
     ),
     "starts although its lease has run out": Mutation(
-        acklast.judge, "_refusal", "not lane.lease.live", "False", "success"
+        acklast.judge, "_refusal", "not lane.lease.holds(session)", "False", "success"
+    ),
+    "starts after a long reconcile although its lease has run out": Mutation(
+        acklast.judge,
+        "_barred",
+        "refusal := _refusal(job.lane, job.session)",
+        'refusal := ""',
+        "reconcile: after a crash",
     ),
     "takes a job from a living owner": Mutation(
         MemoryLedger, "claim", "self._alive(job.session)", "False", "published twice, two processes"

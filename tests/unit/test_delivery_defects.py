@@ -32,12 +32,15 @@ class OneClaim:
 
     def __init__(self, refusals: int) -> None:
         self.refusals = refusals
-        self.live = self.alive = True
+        self.alive = True
         self.records: list[Record] = []
         self.settled_by: list[str] = []
 
     async def current(self) -> Session:
         return Session(1, "i", 15)
+
+    def holds(self, session: Session) -> bool:
+        return True
 
     async def claim(self, session: Session, claim: Claim) -> Fresh:
         return Fresh(1, 1, 0, ambiguous=False, now=datetime.now(UTC))

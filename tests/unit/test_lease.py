@@ -177,6 +177,17 @@ async def test_a_claim_that_finds_the_session_dead_gets_the_next_one_without_del
 
 
 @virtual
+async def test_a_later_session_does_not_hold_what_was_claimed_under_an_earlier_one() -> None:
+    async with started() as (site, session):
+        assert site.lease.holds(session)
+        await site.ledger.close_session(session)
+        await elapse(LEASE_S / 2)
+        newer = await site.lease.current()
+        assert not site.lease.holds(session)
+        assert site.lease.holds(newer)
+
+
+@virtual
 async def test_a_late_word_of_an_older_session_does_not_end_the_new_one() -> None:
     async with started() as (site, session):
         await site.ledger.close_session(session)

@@ -53,6 +53,10 @@ class Lease:
         """Whether this process may start a job now."""
         return self._session is not None and self._clock() < self._ends
 
+    def holds(self, session: Session) -> bool:
+        """Whether a job that was claimed under ``session`` may start now: a later session does not own it."""
+        return self._session is session and self.live
+
     async def start(self) -> Session:
         """Open the session and keep it alive until ``close``."""
         session = await self._open()
