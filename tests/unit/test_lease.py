@@ -166,6 +166,7 @@ async def test_a_session_that_the_ledger_has_ended_is_replaced_at_the_next_beat(
 @virtual
 async def test_a_claim_that_finds_the_session_dead_gets_the_next_one_without_delay() -> None:
     async with started() as (site, session):
+        await elapse(1)  # the next renewal is four seconds away
         await site.ledger.close_session(session)
         with pytest.raises(SessionLost):
             await site.ledger.claim(session, Claim("lane", "k", b""))

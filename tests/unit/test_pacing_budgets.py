@@ -99,6 +99,37 @@ async def test_who_comes_first_gets_the_first_permit_also_when_one_is_free() -> 
     assert order == ["a", "b", "c", "d"]
 
 
+async def test_who_comes_when_a_permit_has_cooled_does_not_pass_who_waits() -> None:
+    clock = [100.0]
+    budget, order = Budget("api", Quota(1, 60.0), clock=lambda: clock[0]), list[str]()
+    await budget.take()
+    budget.spent()
+
+    async def call(name: str) -> None:
+        await budget.take()
+        order.append(name)
+        budget.unspent()
+
+    first = asyncio.create_task(call("first"))
+    await turns()
+    clock[0] += 60  # and the timer has not fired yet
+    await asyncio.gather(asyncio.create_task(call("second")), first)
+    assert order == ["first", "second"]
+
+
+async def test_who_is_cancelled_at_the_moment_of_being_let_in_passes_the_permit_on() -> None:
+    budget = Budget("api", Quota(1, 60.0))
+    await budget.take()
+    first, second = asyncio.create_task(budget.take()), asyncio.create_task(budget.take())
+    await turns()
+    budget.unspent()
+    first.cancel()
+    await asyncio.wait_for(second, 10)
+    assert first.cancelled()
+    budget.unspent()
+    assert budget.free == 1
+
+
 @virtual
 async def test_waiting_for_calls_that_take_long_costs_nothing() -> None:
     budget = Budget("api", Quota(1, 1.0))
