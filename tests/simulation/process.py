@@ -89,6 +89,11 @@ class Process:
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def running(self) -> list[asyncio.Task[None]]:
+        """The deliveries that it is at work on."""
+        return list(self.tasks._tasks)
+
     def owns(self, session: int) -> bool:
         """Whether it is alive and by its own clock still holds this session's lease."""
         mine = self.lease._session
@@ -115,8 +120,12 @@ class Process:
             return
         if self.moving.is_set():
             self.channel = self.world.broker.consume(self._deliver, prefetch=10)
-        else:
-            asyncio.get_running_loop().call_later(_REOPEN_S, self.consume)
+
+    def thaw(self) -> None:
+        """Go on after standing still; what the broker ended meanwhile is opened again."""
+        self.moving.set()
+        if self.channel is not None:
+            self.consume()
 
     def _deliver(self, channel: Channel, tag: int, raw: RawMessage) -> None:
         delivery = Delivery(raw, tag, ChannelPort(self, channel))
@@ -139,7 +148,7 @@ class Process:
         self.world.account.die(self)
         self.moving.set()
         current = asyncio.current_task()
-        for task in [*self.tasks._tasks, *([self.lease._task] if self.lease._task else [])]:
+        for task in [*self.running, *([self.lease._task] if self.lease._task else [])]:
             if task is not current:
                 task.cancel()
         if self.channel is not None:

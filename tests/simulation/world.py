@@ -131,7 +131,7 @@ class World:
         if len([other for other in self.processes if not other.dead]) == 1:
             self.begin()
         # Not by this task: a time-out that fires in the frozen process may cancel it.
-        asyncio.get_running_loop().call_later(2 * LEASE_S, process.moving.set)
+        asyncio.get_running_loop().call_later(2 * LEASE_S, process.thaw)
         await process.moving.wait()
 
     def started(self, start: Start) -> None:
@@ -194,10 +194,12 @@ class World:
         await self.ledger.cancel("work", key)
 
     async def _quiet(self, posts: list[asyncio.Task[None]]) -> None:
+        """Wait until the broker holds nothing, and nobody is at work."""
         await asyncio.wait(posts)
-        while not self.broker.empty or any(process.tasks for process in self.processes if not process.dead):
+        await self.broker.quiet()
+        while running := [task for process in self.processes if not process.dead for task in process.running]:
+            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             await self.broker.quiet()
-            await elapse(0.1)
 
     async def _close(self) -> None:
         for process in self.processes:
