@@ -14,7 +14,7 @@ from acklast.telemetry.events import Event, Notice, Settled
 
 _SETTLED_FIELDS: Final = tuple(f.name for f in fields(Settled))
 _WORRYING: Final = frozenset({"bury", "hold", "malformed", "conflict", "claim_lost"})
-_CLIENT_LOGGERS: Final = ("aio_pika", "aiormq", "asyncio")
+_CLIENT_LOGGERS: Final = ("aio_pika", "aiormq")
 
 
 def configure(level: str = "info", style: str = "auto") -> None:
