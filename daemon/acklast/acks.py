@@ -9,26 +9,24 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
+from acklast.frames import FRAME_END, METHOD
+
 _ACK: Final = Struct(">BHIHHQBB")
-_NACK: Final = _ACK
-_METHOD: Final = 1
 _BASIC: Final = 60
 _ACK_ID: Final = 80
 _NACK_ID: Final = 120
 _SIZE: Final = 13
-_FRAME_END: Final = 0xCE
-_MULTIPLE: Final = 1
 _REQUEUE: Final = 2
 
 
 def ack_frame(channel: int, tag: int, *, multiple: bool = False) -> bytes:
     """A basic.ack as it goes over the wire."""
-    return _ACK.pack(_METHOD, channel, _SIZE, _BASIC, _ACK_ID, tag, int(multiple), _FRAME_END)
+    return _ACK.pack(METHOD, channel, _SIZE, _BASIC, _ACK_ID, tag, int(multiple), FRAME_END)
 
 
 def nack_frame(channel: int, tag: int) -> bytes:
     """A basic.nack that requeues one delivery."""
-    return _ACK.pack(_METHOD, channel, _SIZE, _BASIC, _NACK_ID, tag, _REQUEUE, _FRAME_END)
+    return _ACK.pack(METHOD, channel, _SIZE, _BASIC, _NACK_ID, tag, _REQUEUE, FRAME_END)
 
 
 class Prefix:

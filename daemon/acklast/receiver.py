@@ -51,7 +51,7 @@ class BulkProtocol(asyncio.StreamReaderProtocol):
         self._takers: dict[int, Take] = {}
         self._open: dict[int, _Content] = {}
         self._spoke = 0.0
-        self._foreign = False
+        self._foreign: bool | None = None
         self.write: Callable[[bytes], None] = _unconnected
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -68,9 +68,11 @@ class BulkProtocol(asyncio.StreamReaderProtocol):
         self._open.pop(channel, None)
 
     def data_received(self, data: bytes) -> None:
-        if self._foreign or (not self._spoke and data.startswith(b"AMQP")):
+        if self._foreign is None:
             # A server that speaks another version answers with a bare header: the library knows what to say.
-            self._foreign = True
+            # Asked of the first bytes alone: later the same four may be a body's.
+            self._foreign = data.startswith(b"AMQP")
+        if self._foreign:
             self._feed(data)
             return
         if self._rest:

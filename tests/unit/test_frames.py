@@ -157,6 +157,16 @@ async def test_a_server_of_another_version_is_left_to_the_library() -> None:
     assert await receiver.others() == b"AMQP\x01\x01\x00\x0a"
 
 
+async def test_a_read_that_begins_like_a_protocol_header_within_a_body_is_the_bodys() -> None:
+    receiver = Receiver()
+    foreign = frames_of(1, b"xxxxAMQP\x00\x00\x09\x01 and more", channel=9)
+    at = foreign.index(b"AMQP")
+    receiver.protocol.data_received(foreign[:at])
+    receiver.protocol.data_received(foreign[at:] + frames_of(1, b"ours"))
+    assert [(tag, raw.body) for tag, raw in receiver.taken] == [(1, b"ours")]
+    assert await receiver.others() == foreign
+
+
 async def test_a_channel_that_was_left_is_the_librarys_again() -> None:
     receiver = Receiver()
     receiver.protocol.leave(CHANNEL)
