@@ -6,13 +6,14 @@ ARGS ?=
 UPGRADE ?= --upgrade
 BIN := $(abspath $(VENV))/bin
 READY := $(VENV)/.ready
+BENCH_READY := $(VENV)/.ready-bench
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 export PATH := $(BIN):$(PATH)
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv servers demo test check lint format types soak lock clean
+.PHONY: help venv servers demo test check lint format types soak bench lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,10 +54,22 @@ types: $(READY) ## Check types
 soak: servers ## Run the long tests
 	@$(BIN)/python -m pytest -m soak --timeout=0 $(ARGS) || [ $$? -eq 5 ]
 
-lock: $(READY) ## Write requirements.lock anew, newest versions; UPGRADE= keeps those that still fit
-	@CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet $(UPGRADE) --all-extras --generate-hashes \
-	    --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-	    --output-file requirements.lock pyproject.toml
+bench: servers $(BENCH_READY) ## Compare with other consumers on this machine; ARGS="--help" lists the choices
+	@$(BIN)/python -m bench.run $(ARGS)
+
+$(BENCH_READY): $(READY) requirements-bench.lock
+	@echo "adding what the benchmark compares with to $(VENV)"
+	@$(PIP) install --require-hashes -r requirements-bench.lock
+	@touch $@
+
+LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet $(UPGRADE) --generate-hashes \
+    --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
+
+lock: $(READY) ## Write both locks anew, newest versions; UPGRADE= keeps those that still fit
+	@$(LOCK) --extra daemon --extra dev --output-file requirements.lock pyproject.toml
+	@# Both end up in one environment, so the second may not ask for another version than the first.
+	@$(LOCK) --extra daemon --extra bench --constraint requirements.lock \
+	    --output-file requirements-bench.lock pyproject.toml
 
 clean: ## Remove what the targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
