@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeAlias, assert_never
@@ -15,12 +14,13 @@ from typing import Any, TypeAlias, assert_never
 from acklast import errors, outcome
 from acklast.outcome import Bury, Complete, GiveBack, Hold, Outcome, Retry, Verdict
 from acklast.policy import OnUnknown, Policy
+from acklast_topology.value import value
 
 _REASON_MAX = 64
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.:/-]+")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Attempt:
     """What is known of an attempt when its outcome is judged. ``number`` counts from 1, this one included."""
 
@@ -30,12 +30,12 @@ class Attempt:
     ambiguous: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Run:
     """Start the handler."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Reconcile:
     """Ask first whether the effect of an earlier attempt happened."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from acklast.outcome import Bury, Complete, GiveBack, Hold, Outcome, Retry, Verd
 from acklast.pacing.lanes import Entry
 from acklast.pacing.slots import Draining
 from acklast_topology.contract import Envelope, Reason
+from acklast_topology.value import value
 
 _NAMES: Final[dict[type, str]] = {
     Complete: "complete",
@@ -41,7 +41,7 @@ def name_of(value: Verdict | Outcome) -> str:
     return _NAMES[type(value)]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Judged:
     """An attempt and what follows from it. ``recorded``: a transaction of the handler's own recorded it."""
 
@@ -68,7 +68,7 @@ class _Clock:
         return self._at + timedelta(seconds=time.monotonic() - self._mark)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Job:
     """What the steps of one attempt share."""
 

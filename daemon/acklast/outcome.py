@@ -5,19 +5,20 @@ A handler speaks in exceptions (``acklast.errors``); from ``decide.classify`` on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
 
+from acklast_topology.value import value
 
-@dataclass(frozen=True, slots=True)
+
+@value
 class Done:
     """The effect happened. ``result`` is small and becomes JSON in the ledger."""
 
     result: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RateLimited:
     """The downstream's quota refused. ``retry_after_s`` is None where it did not say how long."""
 
@@ -25,7 +26,7 @@ class RateLimited:
     reason: str = "rate_limited"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Transient:
     """It did not happen, and may later. ``retry_after_s`` is the downstream's own wish, if any."""
 
@@ -34,7 +35,7 @@ class Transient:
     retry_after_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Permanent:
     """It will never happen."""
 
@@ -42,7 +43,7 @@ class Permanent:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Unknown:
     """It may have happened. ``cut`` is true where a drain had to stop the handler: no attempt is spent."""
 
@@ -51,7 +52,7 @@ class Unknown:
     cut: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Interrupted:
     """A drain came before any effect. Spends no attempt."""
 
@@ -61,14 +62,14 @@ class Interrupted:
 Outcome: TypeAlias = Done | RateLimited | Transient | Permanent | Unknown | Interrupted
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Complete:
     """The job is done."""
 
     result: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Retry:
     """Start again, no earlier than ``at`` (database clock, aware).
 
@@ -81,7 +82,7 @@ class Retry:
     ambiguous: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Bury:
     """The job is dead; its payload goes to the dead letters with this reason."""
 
@@ -89,7 +90,7 @@ class Bury:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Hold:
     """Stop in ``unresolved``, with the payload kept, until a person or the reconciler decides."""
 
@@ -97,7 +98,7 @@ class Hold:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GiveBack:
     """Release the claim and requeue the delivery; the attempt is not spent."""
 

@@ -50,9 +50,8 @@ async def run(config: Config, app: App) -> Exit:
         ConfigError, SchemaError, TopologyError, InstanceLocked: it must not start like this.
         BrokerUnavailable, LedgerUnavailable: it cannot start now.
     """
-    log.configure(config.log.level, config.log.format)
     tally = Tally()
-    emitter = Emitter(log.sink(), tally)
+    emitter = Emitter(log.configure(config.log.level, config.log.format), tally)
     app.prepare({name: lane.concurrency for name, lane in config.lanes.items()})
     with Instance(config.state_dir, config.instance) as instance, _stop_signals(emitter) as stop:
         ledger = await PostgresLedger.connect(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Final, Protocol
 
@@ -17,6 +16,7 @@ from acklast_topology.contract import RawMessage
 from acklast_topology.ladder import BUCKETS_S, bucket_for
 from acklast_topology.names import Names, wait_key
 from acklast_topology.publish import Sent, Status
+from acklast_topology.value import value
 
 _REPUBLISH_S: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
 """How long to wait before a carrier that was not confirmed is published again; the last one repeats."""
@@ -44,7 +44,7 @@ class Send(Protocol):
     ) -> Sent: ...
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Delivery:
     """One message and where it came from."""
 

@@ -36,8 +36,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 
 
 def emitter(level: str = "info") -> Emitter:
-    log.configure(level, "json")
-    return Emitter(log.sink())
+    return Emitter(log.configure(level, "json"))
 
 
 def test_a_job_is_one_line_with_what_says_something(capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,8 +164,7 @@ def test_the_client_libraries_do_not_report_every_lost_connection_again(
 
 
 def test_the_console_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
-    log.configure("info", "console")
-    Emitter(log.sink()).emit(Settled("complete", "rent", "k-1"))
+    Emitter(log.configure("info", "console")).emit(Settled("complete", "rent", "k-1"))
     text = capsys.readouterr().err
     assert "job.settled" in text
     assert "k-1" in text
@@ -175,6 +173,5 @@ def test_the_console_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("style", ["auto", "json"])
 def test_where_no_terminal_reads_it_is_json(style: str, capsys: pytest.CaptureFixture[str]) -> None:
-    log.configure("info", style)
-    Emitter(log.sink()).notice("daemon.ready")
+    Emitter(log.configure("info", style)).notice("daemon.ready")
     assert lines(capsys)[0]["event"] == "daemon.ready"

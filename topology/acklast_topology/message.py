@@ -8,6 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
+from acklast_topology.value import value
+
 KEY_HEADER: Final = "job-key"
 DEADLINE_HEADER: Final = "deadline"
 NOT_BEFORE_HEADER: Final = "not-before"
@@ -35,7 +37,7 @@ class Reason(StrEnum):
     UNDECODABLE = "undecodable"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RawMessage:
     """One AMQP message as it came, before anything of it is believed.
 
@@ -62,7 +64,7 @@ class RawMessage:
     app_id: str | bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Envelope:
     """A message that keeps the contract. Times are aware, UTC."""
 

@@ -6,16 +6,17 @@ that says why. Failing the job here would repeat the effect.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic_core import from_json, to_json
+
+from acklast_topology.value import value
 
 RESULT_BYTES: Final = 4096
 """The largest result that is kept, as JSON in UTF-8."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Kept:
     """What is kept of a result, and why it is not all of it (empty where it is)."""
 

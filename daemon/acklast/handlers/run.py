@@ -12,7 +12,6 @@ import contextvars
 import inspect
 from asyncio import CancelledError
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Any, Final
@@ -21,6 +20,7 @@ from acklast.errors import Permanent
 from acklast.handlers.context import Context
 from acklast.handlers.signature import Function
 from acklast.handlers.threads import Threads
+from acklast_topology.value import value
 
 AGAIN_S: Final = 1.0
 """How long after a cancellation that had no effect the next one comes."""
@@ -36,7 +36,7 @@ class Stop(Enum):
     """Somebody who knows nothing of jobs: the cancellation goes on its way."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Ended:
     """How the function ended: with a value, or with an error. ``started`` is false where it never ran."""
 

@@ -6,14 +6,16 @@ conformance suite runs on both. All times are the ledger's clock, aware, UTC.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
+from acklast.ledger.retention import Keeps, Step
 from acklast.outcome import Verdict
+from acklast_topology.value import value
 
 
 class State(StrEnum):
@@ -31,7 +33,7 @@ class State(StrEnum):
 # --- claiming ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Claim:
     """A delivery asks for its job."""
 
@@ -45,7 +47,7 @@ class Claim:
     not_before: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Fresh:
     """The job is ours. ``attempt`` counts the attempts that count, this one included (from 1).
 
@@ -59,7 +61,7 @@ class Fresh:
     now: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Decided:
     """The job's verdict is already recorded: settle the delivery, run nothing.
 
@@ -124,7 +126,7 @@ class Letter:
     digest: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Record:
     """The verdict of one attempt. ``letter`` goes with Bury and Hold.
 
@@ -216,7 +218,10 @@ class LetterView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run's account. ``manifest`` is None for a run that foreign publishers made by the header alone."""
+    """A run's account. ``manifest`` is None for a run that foreign publishers made by the header alone.
+
+    ``counts`` are of all its jobs; ``pruned`` says how many of them retention has removed meanwhile.
+    """
 
     run: str
     manifest: int | None
@@ -224,6 +229,7 @@ class RunView:
     created_at: datetime | None
     attempts: int
     """Claims started over the run, spent or not."""
+    pruned: Mapping[State, int] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -329,6 +335,15 @@ class Ledger(Protocol):
 
     async def run(self, run: str) -> RunView | None:
         """A run's account, or None where nothing is known of it."""
+
+    def prune(self, keeps: Keeps, *, dry_run: bool = False) -> AsyncGenerator[Step, None]:
+        """Remove what is older than its lane's windows, a small batch per step: pause between them.
+
+        Jobs that are not final stay, whatever their age, and so do their letters. Each step is one commit,
+        together with the tallies that keep the runs' accounts. A dry run only counts.
+
+        Raises ``AlreadyPruning`` where another pass is under way.
+        """
 
     async def close(self) -> None:
         """Flush what is lazy and let the connections go."""

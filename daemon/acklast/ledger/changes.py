@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, assert_never
 
 from acklast.ledger.api import Letter, Record, State
 from acklast.ledger.evidence import REASON_LIMIT, clean
 from acklast.outcome import Bury, Complete, GiveBack, Hold, Retry
+from acklast_topology.value import value
 
 FAILURES = frozenset({"transient", "permanent", "unknown", "crashed"})
 """Outcomes that count as a failure of the job: a refusal for a quota or a drain does not."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Change:
     """A job's new values. ``unspent`` and ``limited`` are 0 or 1; ``ambiguous`` adds to what the job has."""
 

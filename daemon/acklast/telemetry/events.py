@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from acklast_topology.value import value
+
 
 @dataclass(frozen=True, slots=True)
 class Notice:
@@ -16,7 +18,7 @@ class Notice:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Settled:
     """A delivery has been settled: the end of one pass through the delivery path.
 

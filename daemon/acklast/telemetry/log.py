@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from dataclasses import fields
+from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any, Final
 
 import structlog
+from pydantic_core import PydanticSerializationError, to_json
 from structlog.typing import FilteringBoundLogger, Processor
 
 from acklast.telemetry.events import Event, Notice, Settled
+from acklast.telemetry.writer import Writer
 
 _SETTLED_FIELDS: Final = tuple(f.name for f in fields(Settled))
+_settled_values = attrgetter(*_SETTLED_FIELDS)
 _WORRYING: Final = frozenset({"bury", "hold", "malformed", "conflict", "claim_lost"})
 _CLIENT_LOGGERS: Final = ("aio_pika", "aiormq")
 
 
-def configure(level: str = "info", style: str = "auto") -> None:
-    """Set the process's logging up. ``style`` is ``auto``, ``json`` or ``console``.
+def configure(level: str = "info", style: str = "auto") -> LogSink:
+    """Set the process's logging up; the sink that writes events to it. ``style``: auto, json or console.
 
     The client libraries' own lines come in the same shape, from warnings up: what they report as errors
     (a lost connection) the daemon reports itself, once, with what it does about it.
     """
     number = logging.getLevelNamesMapping()[level.upper()]
     console = style == "console" or (style == "auto" and sys.stderr.isatty())
+    writer = Writer(sys.stderr)
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -38,10 +45,10 @@ def configure(level: str = "info", style: str = "auto") -> None:
     structlog.configure(
         processors=[*shared, *render],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=lambda *_: writer,
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(writer)
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared,
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
@@ -50,32 +57,54 @@ def configure(level: str = "info", style: str = "auto") -> None:
     logging.basicConfig(handlers=[handler], level=max(number, logging.WARNING), force=True)
     for name in _CLIENT_LOGGERS:
         logging.getLogger(name).setLevel(max(number, logging.CRITICAL))
-
-
-def sink(logger: FilteringBoundLogger | None = None) -> LogSink:
-    """A sink that writes every event as one log line."""
-    return LogSink(logger or structlog.get_logger("acklast"))
+    return LogSink(structlog.get_logger("acklast"), None if console else writer, number)
 
 
 class LogSink:
-    def __init__(self, logger: FilteringBoundLogger) -> None:
+    """Writes every event as one log line.
+
+    A job's line is written for every job, so its JSON does not go through structlog's chain, which takes
+    longer than all else that is said of a job. It looks the same.
+    """
+
+    def __init__(self, logger: FilteringBoundLogger, writer: Writer | None, level: int) -> None:
         self._logger = logger
+        self._writer = writer
+        self._says_info = level <= logging.INFO
+        self._says_warning = level <= logging.WARNING
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Notice):
             getattr(self._logger, event.level)(event.name, **event.fields)
             return
-        level = "warning" if event.disposition in _WORRYING else "info"
-        getattr(self._logger, level)("job.settled", **_said(event))
+        worrying = event.disposition in _WORRYING
+        if not (self._says_warning if worrying else self._says_info):
+            return
+        level = "warning" if worrying else "info"
+        if self._writer is None:
+            getattr(self._logger, level)("job.settled", **_said(event))
+            return
+        self._writer.line(_line(_said(event), level))
+
+
+def _line(said: dict[str, Any], level: str) -> str:
+    said["event"] = "job.settled"
+    said["level"] = level
+    said["timestamp"] = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    try:
+        return to_json(said).decode()
+    except PydanticSerializationError:  # text that is not UTF-8
+        return json.dumps(said, default=str)
 
 
 def _said(event: Settled) -> dict[str, Any]:
     """The fields that say something: a log line is read at three in the morning."""
-    values = ((name, getattr(event, name)) for name in _SETTLED_FIELDS)
-    return {
-        name: round(value, 6) if isinstance(value, float) else value
-        for name, value in values
-        if value is not None
-        and not (name == "ambiguous" and value is False)
-        and not (name == "acked" and value)
-    }
+    said: dict[str, Any] = {}
+    for name, value in zip(_SETTLED_FIELDS, _settled_values(event), strict=True):
+        if value is not None:
+            said[name] = round(value, 6) if type(value) is float else value
+    if event.acked:
+        del said["acked"]
+    if not event.ambiguous:
+        del said["ambiguous"]
+    return said
