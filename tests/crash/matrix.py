@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
 from acklast import faults
+from acklast.config.models import Receiver
 from acklast.ledger.api import State
 
 
@@ -151,10 +152,11 @@ class Case:
     point: str
     successor: str = "one"
     """The instance that is started after the crash; another one has to wait for the lease."""
+    receiver: str = Receiver.BULK.value
 
     def __str__(self) -> str:
         by_another = "" if self.successor == "one" else "-by-another"
-        return f"{self.scenario}-{self.point}{by_another}"
+        return f"{self.scenario}-{self.point}{by_another}-{self.receiver}"
 
     def of(self) -> Scenario:
         return next(scenario for scenario in SCENARIOS if scenario.name == self.scenario)
@@ -172,7 +174,7 @@ class Case:
     def settings(self) -> dict[str, Any]:
         """Of the lane and its session. A successor of another name must not wait for long."""
         lease_s = 60 if self.successor == "one" else 1
-        return {"lease_s": lease_s, "on_unknown": self.of().on_unknown}
+        return {"lease_s": lease_s, "on_unknown": self.of().on_unknown, "receiver": self.receiver}
 
 
 def cases() -> Iterator[Case]:
@@ -184,5 +186,24 @@ def cases() -> Iterator[Case]:
         yield Case("retry", point, successor="two")
 
 
+def _once_a_point() -> Iterator[Case]:
+    """Each point in one scenario, another one for the next point."""
+    for number, point in enumerate(faults.POINTS):
+        passing = [case for case in CRASHES if case.point == point and case.successor == "one"]
+        yield passing[number % len(passing)]
+
+
+def _on_the_other(case: Case) -> Case:
+    return replace(case, receiver=Receiver.LIBRARY.value)
+
+
 CRASHES: Final = tuple(case for case in cases() if case.passed)
 NEVER_PASSED: Final = tuple(case for case in cases() if not case.passed)
+"""Both on the receiver that a daemon has unless it is told otherwise."""
+
+OTHER_CRASHES: Final = tuple(map(_on_the_other, CRASHES))
+OTHER_NEVER_PASSED: Final = tuple(map(_on_the_other, NEVER_PASSED))
+"""The same on the client library's reader. What a crash leaves hardly depends on who read the delivery: all
+of it is for the long tests, and ordinarily each point once."""
+
+OTHER_ORDINARILY: Final = frozenset(map(_on_the_other, _once_a_point()))

@@ -7,7 +7,7 @@ host and a database of its own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +19,17 @@ import pytest
 from acklast import faults
 from acklast.errors import Exit
 from acklast.ledger.api import State
-from crash.matrix import CRASHES, NEVER_PASSED, WINDOWS, Case, Window
+from crash.matrix import (
+    CRASHES,
+    NEVER_PASSED,
+    OTHER_CRASHES,
+    OTHER_NEVER_PASSED,
+    OTHER_ORDINARILY,
+    SCENARIOS,
+    WINDOWS,
+    Case,
+    Window,
+)
 from crash.play import KEY, Story, play, play_undisturbed
 from dev.stack import BrokerServer
 from harness import Databases
@@ -75,7 +85,14 @@ def _virtual_host(server: BrokerServer, name: str) -> Iterator[str]:
         server.management.delete_vhost(name)
 
 
-@pytest.mark.parametrize("case", CRASHES, ids=str)
+def _params(ordinary: Iterable[Case], other: Iterable[Case]) -> Iterator[Any]:
+    yield from (pytest.param(case, id=str(case)) for case in ordinary)
+    for case in other:
+        marks = () if case in OTHER_ORDINARILY else pytest.mark.soak
+        yield pytest.param(case, id=str(case), marks=marks)
+
+
+@pytest.mark.parametrize("case", [*_params(CRASHES, OTHER_CRASHES)])
 def test_a_crash_loses_nothing_and_repeats_only_in_its_window(case: Case, played: Played) -> None:
     story = played[case].result()
     _assert_nothing_lost(story, case.of().state)
@@ -85,7 +102,7 @@ def test_a_crash_loses_nothing_and_repeats_only_in_its_window(case: Case, played
     assert [letter.reason for letter in story.job.letters] == ([reason] if reason else [])
 
 
-@pytest.mark.parametrize("case", NEVER_PASSED, ids=str)
+@pytest.mark.parametrize("case", [*_params(NEVER_PASSED, OTHER_NEVER_PASSED)])
 def test_a_point_is_left_out_only_where_the_job_never_passes_it(case: Case, played: Played) -> None:
     story = played[case].result()
     _assert_nothing_lost(story, case.of().state)
@@ -94,6 +111,12 @@ def test_a_point_is_left_out_only_where_the_job_never_passes_it(case: Case, play
 def test_every_point_has_its_window_and_every_point_is_crashed_at() -> None:
     assert set(WINDOWS) == set(faults.POINTS)
     assert {case.point for case in CRASHES} == set(faults.POINTS)
+
+
+def test_what_runs_ordinarily_on_the_other_receiver_has_every_point_and_every_scenario() -> None:
+    assert set(OTHER_CRASHES) >= OTHER_ORDINARILY
+    assert sorted(case.point for case in OTHER_ORDINARILY) == sorted(faults.POINTS)
+    assert {case.scenario for case in OTHER_ORDINARILY} == {scenario.name for scenario in SCENARIOS}
 
 
 def _assert_nothing_lost(story: Story, state: State) -> None:

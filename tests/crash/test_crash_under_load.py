@@ -46,11 +46,20 @@ async def kill_at_random_moments(place: Site, chance: random.Random) -> None:
         calls = len(place.log.calls())
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    ("seed", "receiver"),
+    [
+        (1, "bulk"),
+        (2, "library"),
+        pytest.param(2, "bulk", marks=pytest.mark.soak),
+        pytest.param(1, "library", marks=pytest.mark.soak),
+    ],
+)
 async def test_every_job_is_accounted_for_and_effects_repeat_only_across_a_crash(
-    seed: int, broker: Broker, ledger_dsn: str, tmp_path: Path
+    seed: int, receiver: str, broker: Broker, ledger_dsn: str, tmp_path: Path
 ) -> None:
-    async with site(tmp_path, broker.url, ledger_dsn, concurrency=CONCURRENCY, prefetch=40) as place:
+    lane = {"concurrency": CONCURRENCY, "prefetch": 40}
+    async with site(tmp_path, broker.url, ledger_dsn, receiver=receiver, **lane) as place:
         await place.promise(jobs())
         await place.publish(*jobs())
         await kill_at_random_moments(place, random.Random(seed))

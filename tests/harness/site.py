@@ -10,6 +10,7 @@ from typing import Any, Final
 import aio_pika
 from aio_pika.abc import AbstractConnection
 
+from acklast.config.models import Receiver
 from acklast.ledger.api import JobView, ManifestRow, RunView, State
 from acklast.ledger.postgres import PostgresLedger
 from acklast_topology.declare import apply
@@ -23,6 +24,7 @@ from harness.waiting import eventually
 
 NAMES: Final = Names()
 RUN: Final = "run-1"
+RECEIVERS: Final = tuple(receiver.value for receiver in Receiver)
 _PLAN: Final = plan_for(NAMES, [LANE])
 _QUIET_POLLS: Final = 5
 
@@ -50,9 +52,11 @@ class Site:
         """What the handlers did."""
         return log_in(self.directory)
 
-    def daemon(self, instance: str = "one", *, fault: Fault | None = None, receiver: str = "bulk") -> Daemon:
-        """A daemon that is not started yet."""
-        env = {DIRECTORY: str(self.directory), "ACKLAST__BROKER__RECEIVER": receiver}
+    def daemon(
+        self, instance: str = "one", *, fault: Fault | None = None, env: Mapping[str, str] | None = None
+    ) -> Daemon:
+        """A daemon that is not started yet. ``env`` is for its environment alone."""
+        env = {DIRECTORY: str(self.directory), **(env or {})}
         return Daemon(self._config, instance, env=env, fault=fault)
 
     def open_gate(self, gate: str) -> None:
@@ -131,6 +135,7 @@ async def site(
     lease_s: float = 60,
     heartbeat_s: int = 15,
     drain_s: float = 30,
+    receiver: str = Receiver.BULK,
     **lane: Any,
 ) -> AsyncIterator[Site]:
     """A site with its topology in place. ``lane`` are the lane's own settings.
@@ -138,7 +143,7 @@ async def site(
     The lease is long unless a test asks: what recovers at once then does so without waiting for it.
     """
     config = directory / "acklast.toml"
-    config.write_text(_toml(directory, broker_url, dsn, lease_s, heartbeat_s, drain_s, lane))
+    config.write_text(_toml(directory, broker_url, dsn, lease_s, heartbeat_s, drain_s, receiver, lane))
     ledger = await PostgresLedger.connect(dsn, pool_size=1)
     try:
         async with await aio_pika.connect(broker_url) as connection:
@@ -156,6 +161,7 @@ def _toml(
     lease_s: float,
     heartbeat_s: int,
     drain_s: float,
+    receiver: str,
     lane: Mapping[str, Any],
 ) -> str:
     # The shortest back-off: a retry then waits in the shortest bucket, one second.
@@ -168,6 +174,7 @@ def _toml(
             "[broker]",
             f'url = "{broker_url}"',
             f"heartbeat_s = {heartbeat_s}",
+            f'receiver = "{receiver}"',
             "[ledger]",
             f'dsn = "{dsn}"',
             f"lease_s = {lease_s}",

@@ -10,12 +10,22 @@ from pathlib import Path
 import pytest
 
 from harness import Broker
-from harness.site import Site, site
+from harness.site import RECEIVERS, Site, site
+
+
+@pytest.fixture(params=RECEIVERS)
+def receiver(request: pytest.FixtureRequest) -> str:
+    """What the daemon reads its deliveries with: whoever asks for it runs once on each."""
+    value: str = request.param
+    return value
 
 
 @pytest.fixture
 def new_site(
-    broker: Broker, ledger_dsn: str, tmp_path: Path
+    broker: Broker, ledger_dsn: str, tmp_path: Path, receiver: str
 ) -> Callable[..., AbstractAsyncContextManager[Site]]:
-    """Makes the test's site; takes the settings that ``harness.site.site`` takes."""
-    return partial(site, tmp_path, broker.url, ledger_dsn)
+    """Makes the test's site; takes the settings that ``harness.site.site`` takes.
+
+    Whoever uses it runs once on each receiver.
+    """
+    return partial(site, tmp_path, broker.url, ledger_dsn, receiver=receiver)

@@ -7,8 +7,6 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-import pytest
-
 from acklast.errors import Exit
 from acklast.ledger.api import State
 from acklast_topology.ladder import BUCKETS_S
@@ -39,15 +37,12 @@ async def came_back(daemon: Daemon, role: str) -> None:
     await daemon.says("broker.connected", role=role, generation=2)
 
 
-@pytest.mark.parametrize("receiver", ["bulk", "library"])
-async def test_a_lost_connection_is_replaced_and_no_effect_repeats(
-    new_site: NewSite, broker: Broker, receiver: str
-) -> None:
+async def test_a_lost_connection_is_replaced_and_no_effect_repeats(new_site: NewSite, broker: Broker) -> None:
     async with new_site() as place:
         await place.publish(
             scripted("waits", "transient", "done"), scripted("busy", {"do": "wait", "gate": "go"})
         )
-        with place.daemon(receiver=receiver) as daemon:
+        with place.daemon() as daemon:
             await place.reaches("waits", State.DONE)
             await close_connections(broker, "consumer", "publisher")
             await came_back(daemon, "consumer")
@@ -68,10 +63,9 @@ def delete_queue(broker: Broker, name: str) -> None:
     broker.management.call("DELETE", f"queues/{broker.vhost}/{quote(name, safe='')}")
 
 
-@pytest.mark.parametrize("receiver", ["bulk", "library"])
-async def test_a_deleted_queue_is_declared_again(new_site: NewSite, broker: Broker, receiver: str) -> None:
+async def test_a_deleted_queue_is_declared_again(new_site: NewSite, broker: Broker) -> None:
     async with new_site() as place:
-        with place.daemon(receiver=receiver) as daemon:
+        with place.daemon() as daemon:
             await daemon.ready()
             delete_queue(broker, NAMES.work(LANE))
             await daemon.says("topology.repaired")
