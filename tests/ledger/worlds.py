@@ -19,7 +19,8 @@ LANE = "cleanup"
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 _EMPTY = """
-truncate acklast.jobs, acklast.attempts, acklast.dead_letters, acklast.runs, acklast.workers, acklast.audit
+truncate acklast.jobs, acklast.attempts, acklast.dead_letters, acklast.runs, acklast.workers, acklast.audit,
+    acklast.run_tallies
 restart identity
 """
 

@@ -89,12 +89,23 @@ async def promise(connection: Handle, run: str, rows: Sequence[ManifestRow]) -> 
                 (n, row.lane, row.key, row.fingerprint, row.type, row.deadline) for n, row in enumerate(rows)
             ),
         )
-        new = {(row["lane"], row["key"]) for row in await connection.fetch(_INSERT, run)}
-        known = {}
-        if len(new) < len(rows):
-            known = {(row["lane"], row["key"]): _known(row) for row in await connection.fetch(_KNOWN)}
+        new, known = await _insert(connection, run, {(row.lane, row.key) for row in rows})
         await connection.execute(_RUN, run, len(new))
     return answers(rows, new, known)
+
+
+async def _insert(
+    connection: Handle, run: str, places: set[Place]
+) -> tuple[set[Place], Mapping[Place, Known]]:
+    """Insert what is staged: the jobs that are new, and those that the inserts ran into."""
+    new, known = set[Place](), dict[Place, Known]()
+    # Again where a job was in the way of the insert and was pruned before it could be looked at.
+    while len(new) + len(known) < len(places):
+        new |= {(row["lane"], row["key"]) for row in await connection.fetch(_INSERT, run)}
+        if len(new) < len(places):
+            found = {(row["lane"], row["key"]): _known(row) for row in await connection.fetch(_KNOWN)}
+            known = {place: job for place, job in found.items() if place not in new}
+    return new, known
 
 
 def _known(row: asyncpg.Record) -> Known:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from acklast.ledger import manifest
 from acklast.ledger.api import (
@@ -32,51 +33,12 @@ from acklast.ledger.api import (
 )
 from acklast.ledger.changes import FAILURES, Change, change_for
 from acklast.ledger.evidence import REASON_LIMIT, clean, storable_json
+from acklast.ledger.memory_rows import FINAL, Job, KeptLetter, Rows, Run, Worker, prune_rows
 from acklast.ledger.refusals import claim_lost, session_lost
+from acklast.ledger.retention import Keeps, Step
 from acklast.outcome import Complete
 
-_FINAL = frozenset({State.DONE, State.DEAD, State.CANCELLED})
-_DECIDED = _FINAL | {State.UNRESOLVED}
-
-
-@dataclass(slots=True)
-class _Worker:
-    instance: str
-    worker: str
-    version: str
-    lease_until: datetime
-    ended_at: datetime | None = None
-
-
-@dataclass(slots=True)
-class _Job:
-    enqueued_at: datetime
-    fingerprint: bytes | None
-    state: State = State.QUEUED
-    fence: int = 0
-    attempts: int = 0
-    claims: int = 0
-    rate_limited: int = 0
-    ambiguous: bool = False
-    session: int | None = None
-    type: str | None = None
-    run: str | None = None
-    reason: str | None = None
-    result: Any = None
-    published_at: datetime | None = None
-    claimed_at: datetime | None = None
-    available_at: datetime | None = None
-    effect_at: datetime | None = None
-    recorded_at: datetime | None = None
-    settled_at: datetime | None = None
-    deadline: datetime | None = None
-    history: list[AttemptView] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Run:
-    created_at: datetime
-    manifest: int = 0
+_DECIDED = FINAL | {State.UNRESOLVED}
 
 
 class MemoryLedger:
@@ -84,10 +46,14 @@ class MemoryLedger:
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock = clock
-        self._workers: dict[int, _Worker] = {}
-        self._jobs: dict[tuple[str, str], _Job] = {}
-        self._letters: list[tuple[LetterView, bytes | None]] = []
-        self._runs: dict[str, _Run] = {}
+        self._rows = rows = Rows()
+        self._jobs, self._letters, self._workers, self._runs = (
+            rows.jobs,
+            rows.letters,
+            rows.workers,
+            rows.runs,
+        )
+        self._ids = itertools.count(1)
 
     async def close(self) -> None:
         """Nothing to let go."""
@@ -99,8 +65,8 @@ class MemoryLedger:
         for other in self._workers.values():
             if other.instance == instance and other.ended_at is None:
                 other.ended_at = now
-        session = Session(len(self._workers) + 1, instance, lease_s)
-        self._workers[session.id] = _Worker(instance, worker, version, now + timedelta(seconds=lease_s))
+        session = Session(next(self._ids), instance, lease_s)
+        self._workers[session.id] = Worker(instance, worker, version, now + timedelta(seconds=lease_s))
         return session
 
     async def renew(self, session: Session) -> bool:
@@ -143,15 +109,15 @@ class MemoryLedger:
                 return NotDue(due, now)
         return self._start(job, session, claim, now)
 
-    def _enter(self, claim: Claim, now: datetime) -> _Job:
-        job = self._jobs[claim.lane, claim.key] = _Job(now, claim.fingerprint)
+    def _enter(self, claim: Claim, now: datetime) -> Job:
+        job = self._jobs[claim.lane, claim.key] = Job(now, claim.fingerprint)
         job.type, job.run = claim.type, claim.run
         job.published_at, job.deadline = claim.published_at, claim.deadline
         if claim.not_before is not None and claim.not_before > now:
             job.state, job.available_at = State.WAITING, claim.not_before
         return job
 
-    def _start(self, job: _Job, session: Session, claim: Claim, now: datetime) -> Fresh:
+    def _start(self, job: Job, session: Session, claim: Claim, now: datetime) -> Fresh:
         job.state, job.session, job.claimed_at = State.CLAIMED, session.id, now
         job.fence, job.attempts, job.claims = job.fence + 1, job.attempts + 1, job.claims + 1
         job.available_at = job.effect_at = job.recorded_at = job.settled_at = None
@@ -161,9 +127,10 @@ class MemoryLedger:
         job.deadline = job.deadline or claim.deadline
         return Fresh(job.fence, job.attempts, job.rate_limited, job.ambiguous, now)
 
-    def _crashed(self, job: _Job) -> None:
+    def _crashed(self, job: Job) -> None:
         assert job.session is not None
-        worker = self._workers[job.session]
+        # A session that retention has removed is as good as ended, and nobody knows its worker any more.
+        worker = self._workers.get(job.session) or Worker("", "", "", self._clock())
         worker.ended_at = worker.ended_at or self._clock()
         job.ambiguous = True
         job.history.append(
@@ -191,7 +158,7 @@ class MemoryLedger:
             self._apply(session, record, change, job)
         return Recorded.RECORDED
 
-    def _apply(self, session: Session, record: Record, change: Change, job: _Job) -> None:
+    def _apply(self, session: Session, record: Record, change: Change, job: Job) -> None:
         if change.letter is not None:
             self._bury(session, change.letter, record, job)
         if change.state is not State.DONE or job.claims > 1:
@@ -203,7 +170,7 @@ class MemoryLedger:
         job.ambiguous = job.ambiguous or change.ambiguous
         job.effect_at, job.recorded_at = record.effect_at, self._clock()
 
-    def _attempt(self, session: Session, record: Record, job: _Job) -> AttemptView:
+    def _attempt(self, session: Session, record: Record, job: Job) -> AttemptView:
         worker = self._workers[session.id]
         return AttemptView(
             record.fence,
@@ -217,12 +184,12 @@ class MemoryLedger:
             worker.version,
         )
 
-    def _bury(self, session: Session, letter: Letter, record: Record, job: _Job) -> None:
+    def _bury(self, session: Session, letter: Letter, record: Record, job: Job) -> None:
         now, worker = self._clock(), self._workers[session.id]
         failed = [a.ended_at for a in job.history if a.outcome in FAILURES and a.ended_at is not None]
         view = self._letter(letter, record.key, now, worker.worker, worker.version)
         view = replace(view, attempts=job.attempts, first_failure_at=min(failed, default=now))
-        self._letters.append((view, None))
+        self._letters.append(KeptLetter(view))
 
     async def settled(self, lane: str, key: str, fence: int) -> None:
         job = self._jobs.get((lane, key))
@@ -243,17 +210,19 @@ class MemoryLedger:
 
     async def bury_stray(self, letter: Letter, *, worker: str, version: str) -> None:
         now = self._clock()
-        for index, (view, digest) in enumerate(self._letters):
-            if digest is not None and digest == letter.digest and view.lane == letter.lane:
-                self._letters[index] = (replace(view, seen=view.seen + 1, last_failure_at=now), digest)
+        for kept in self._letters:
+            if kept.digest is not None and kept.digest == letter.digest and kept.view.lane == letter.lane:
+                kept.view = replace(kept.view, seen=kept.view.seen + 1, last_failure_at=now)
+                kept.bare = False
                 return
-        self._letters.append((self._letter(letter, letter.key, now, worker, version), letter.digest))
+        view = self._letter(letter, letter.key, now, worker, version)
+        self._letters.append(KeptLetter(view, letter.digest))
 
     def _letter(
         self, letter: Letter, key: str | None, now: datetime, worker: str, version: str
     ) -> LetterView:
         return LetterView(
-            id=len(self._letters) + 1,
+            id=next(self._ids),
             lane=letter.lane,
             key=key if key is None else clean(key),
             run=letter.run,
@@ -271,7 +240,7 @@ class MemoryLedger:
 
     async def cancel(self, lane: str, key: str) -> bool:
         job = self._jobs.get((lane, key))
-        if job is None or job.state in _FINAL:
+        if job is None or job.state in FINAL:
             return False
         job.state, job.reason, job.available_at = State.CANCELLED, "cancelled", None
         job.fence += 1
@@ -288,9 +257,9 @@ class MemoryLedger:
         for row in rows:
             if (row.lane, row.key) not in self._jobs:
                 new.add((row.lane, row.key))
-                job = self._jobs[row.lane, row.key] = _Job(now, row.fingerprint)
+                job = self._jobs[row.lane, row.key] = Job(now, row.fingerprint)
                 job.type, job.deadline, job.run = row.type, row.deadline, run
-        account = self._runs.setdefault(run, _Run(now))
+        account = self._runs.setdefault(run, Run(now))
         account.manifest += len(new)
         return manifest.answers(rows, new, known)
 
@@ -300,7 +269,7 @@ class MemoryLedger:
 
     def _view(self, lane: str, key: str) -> JobView:
         job = self._jobs[lane, key]
-        worker = None if job.session is None else self._workers[job.session]
+        worker = None if job.session is None else self._workers.get(job.session)
         same = {name: getattr(job, name) for name in _COPIED}
         return JobView(
             lane=lane,
@@ -308,27 +277,34 @@ class MemoryLedger:
             worker=None if worker is None else worker.worker,
             version=None if worker is None else worker.version,
             history=tuple(job.history),
-            letters=tuple(view for view, _ in self._letters if (view.lane, view.key) == (lane, key)),
+            letters=tuple(
+                kept.view for kept in self._letters if (kept.view.lane, kept.view.key) == (lane, key)
+            ),
             **same,
         )
 
     async def run(self, run: str) -> RunView | None:
         account = self._runs.get(run)
         jobs = [job for job in self._jobs.values() if job.run == run]
-        if account is None and not jobs:
+        tallies = {state: tally for (of, state), tally in self._rows.tallies.items() if of == run}
+        if account is None and not jobs and not tallies:
             return None
-        counts: dict[State, int] = {}
-        for job in jobs:
-            counts[job.state] = counts.get(job.state, 0) + 1
+        counts = Counter(job.state for job in jobs)
+        pruned = {state: tally.jobs for state, tally in tallies.items()}
+        counts.update(pruned)
         return RunView(
             run,
             account.manifest if account else None,
-            counts,
+            dict(counts),
             account.created_at if account else None,
-            sum(job.claims for job in jobs),
+            sum(job.claims for job in jobs) + sum(tally.claims for tally in tallies.values()),
+            pruned,
         )
+
+    async def prune(self, keeps: Keeps, *, dry_run: bool = False) -> AsyncGenerator[Step, None]:
+        yield Step(prune_rows(self._rows, keeps, self._clock(), dry_run=dry_run), 1, 1)
 
 
 _COPIED = tuple(
-    name for name in JobView.__slots__ if name in _Job.__slots__ and name not in ("history", "letters")
+    name for name in JobView.__slots__ if name in Job.__slots__ and name not in ("history", "letters")
 )

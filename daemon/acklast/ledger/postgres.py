@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 from acklast.ledger import flush
 from acklast.ledger.api import (
@@ -26,8 +26,10 @@ from acklast.ledger.evidence import clean, storable_json
 from acklast.ledger.manifest import promise
 from acklast.ledger.migrate import check_schema_of
 from acklast.ledger.pool import Handle, Pool
+from acklast.ledger.prune import prune
 from acklast.ledger.reading import read_jobs, read_run
 from acklast.ledger.refusals import claim_lost
+from acklast.ledger.retention import Dues, Keeps, Step
 from acklast.outcome import Complete
 
 
@@ -40,7 +42,9 @@ class PostgresLedger:
     """
 
     def __init__(self, address: Address, pool: Pool) -> None:
+        self._address = address
         self._pool = pool
+        self._dues = Dues()
         self._leases = Link(address)
         self._strays = Link(address)
         self._flushes = Link(address, flush.SETTINGS)
@@ -164,6 +168,7 @@ class PostgresLedger:
             if not done:
                 raise claim_lost(record)
 
+    # A letter that retention has emptied is whole again when its message comes again.
     _BURY_STRAY: Final = """
         insert into acklast.dead_letters as d (
             lane, key, run, type, content_type, reason, detail, failure, exchange, routing_key, headers,
@@ -175,7 +180,9 @@ class PostgresLedger:
             run text, type text, content_type text, reason text, detail text, failure text, exchange text,
             routing_key text, headers jsonb, properties jsonb, trace_id text)
         on conflict (lane, digest) where digest is not null
-        do update set seen = d.seen + 1, last_failure_at = clock_timestamp()
+        do update set seen = d.seen + 1, last_failure_at = clock_timestamp(),
+                      headers = case when d.payload is null then excluded.headers else d.headers end,
+                      payload = coalesce(d.payload, excluded.payload)
     """
 
     async def bury_stray(self, letter: Letter, *, worker: str, version: str) -> None:
@@ -219,3 +226,15 @@ class PostgresLedger:
     async def run(self, run: str) -> RunView | None:
         async with self._pool.ask() as connection:
             return await read_run(connection, run)
+
+    # --- retention ----------------------------------------------------------------------------------
+
+    def prune(self, keeps: Keeps, *, dry_run: bool = False) -> AsyncGenerator[Step, None]:
+        return prune(self._address, keeps, self._dues, dry_run=dry_run)
+
+    _NOTE: Final = "insert into acklast.audit (action, detail) values ($1, $2::jsonb)"
+
+    async def note(self, action: str, detail: Mapping[str, Any]) -> None:
+        """Put down in the audit what a person has done."""
+        async with self._pool.ask() as connection:
+            await connection.execute(self._NOTE, action, storable_json(detail))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import Counter
 from typing import Any, Final
 
 import asyncpg
@@ -37,10 +37,13 @@ select id, lane, key, run, reason, detail, attempts, first_failure_at, last_fail
 from acklast.dead_letters where lane = $1 and key = $2 order by id
 """
 
-# Counted, never kept as a total: a counter per run would be one hot row for every job of the run.
+# Counted, never kept as a total: a counter per run would be one hot row for every job of the run. What
+# retention has removed is a total, and one statement sees each job either here or there.
 _RUN: Final = """
-select state, count(*) as jobs, sum(claims)::bigint as claims
+select state, false as pruned, count(*) as jobs, sum(claims)::bigint as claims
 from acklast.jobs where run = $1 group by state
+union all
+select state, true, jobs, claims from acklast.run_tallies where run = $1
 """
 
 _MANIFEST: Final = "select manifest, created_at from acklast.runs where run = $1"
@@ -85,18 +88,20 @@ def _json(text: str | None) -> Any:
 
 
 async def read_run(connection: Handle, run: str) -> RunView | None:
-    made = await connection.fetchrow(_MANIFEST, run)
-    rows = await connection.fetch(_RUN, run)
+    # One moment for both statements: a manifest that grows between them would not balance.
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        made = await connection.fetchrow(_MANIFEST, run)
+        rows = await connection.fetch(_RUN, run)
     if made is None and not rows:
         return None
+    counts = Counter[State]()
+    for row in rows:
+        counts[State(row["state"])] += row["jobs"]
     return RunView(
         run=run,
         manifest=made["manifest"] if made else None,
-        counts={State(row["state"]): row["jobs"] for row in rows},
+        counts=dict(counts),
         created_at=made["created_at"] if made else None,
-        attempts=_total(rows),
+        attempts=sum(row["claims"] for row in rows),
+        pruned={State(row["state"]): row["jobs"] for row in rows if row["pruned"]},
     )
-
-
-def _total(rows: Sequence[asyncpg.Record]) -> int:
-    return sum(row["claims"] for row in rows)
