@@ -3,6 +3,7 @@
 A text that is not UTF-8 or a time out of range raises inside the library's reader and ends the connection;
 the broker then delivers the same message again, for ever, and one foreign message stops a whole lane. Here
 such a value arrives as what it is, bytes or a number, and the contract makes a dead letter of its message.
+Headers are read by the bulk receiver's own function, so that a message means the same on either.
 
 The seam is the decoder's table of functions by AMQP type. It is shared by the whole process, and changes
 nothing of what the library could read before.
@@ -16,56 +17,31 @@ from typing import Any, Final, TypeAlias
 
 from pamqp import decode
 
+from acklast import frames
+
 Decoder: TypeAlias = Callable[[bytes], tuple[int, Any]]
 
-UNREADABLE: Final = b"unreadable"
-"""The one header of a message whose headers cannot be read: bytes, so that the contract refuses it."""
+_U64: Final = struct.Struct(">Q")
 
 
 def install() -> None:
     """Make the library's decoder lenient. Safe to repeat."""
-    by_name: dict[str, Decoder] = {"shortstr": short_text, "timestamp": moment, "table": headers}
-    by_tag: dict[bytes, Decoder] = {b"T": moment, b"F": table}
-    decode.METHODS.update(by_name)
-    decode.TABLE_MAPPING.update(by_tag)
+    tolerant: dict[str, Decoder] = {"shortstr": short_text, "timestamp": moment, "table": table}
+    decode.METHODS.update(tolerant)
 
 
 def short_text(value: bytes) -> tuple[int, str | bytes]:
     """A short string; bytes where it is not UTF-8."""
-    try:
-        return decode.short_str(value)
-    except UnicodeDecodeError:
-        length = value[0]
-        return length + 1, value[1 : length + 1]
+    end = 1 + value[0]
+    return end, frames.text(value[1:end])
 
 
 def moment(value: bytes) -> tuple[int, Any]:
     """A timestamp; the bare number where no calendar has it."""
-    try:
-        return decode.timestamp(value)
-    except (ValueError, OverflowError, OSError):
-        number: int = struct.unpack_from(">Q", value)[0]
-        return 8, number
-
-
-def headers(value: bytes) -> tuple[int, dict[Any, Any]]:
-    """A message's headers; ``UNREADABLE`` alone where they cannot be taken apart."""
-    try:
-        return table(value)
-    except (ValueError, LookupError, struct.error, RecursionError):
-        length: int = struct.unpack_from(">I", value)[0]
-        return 4 + length, {UNREADABLE: None}
+    return 8, frames.timestamp(_U64.unpack_from(value)[0])
 
 
 def table(value: bytes) -> tuple[int, dict[Any, Any]]:
-    """A field table; bytes for a name that is not UTF-8."""
-    end = 4 + struct.unpack_from(">I", value)[0]
-    if end > len(value):
-        raise ValueError("a field table is longer than what holds it")
-    offset, found = 4, {}
-    while offset < end:
-        consumed, name = short_text(value[offset:end])
-        offset += consumed
-        consumed, found[name] = decode.embedded_value(value[offset:end])
-        offset += consumed
-    return end, found
+    """A field table; what of it cannot be read stays bytes."""
+    end = 4 + int.from_bytes(value[:4], "big")
+    return end, frames.table(value[4:end])
