@@ -221,7 +221,12 @@ class Consumer:
             await self.cancel()
         else:
             self.consuming.set()
-            self._emitter.notice("lane.consuming", lane=self._lane, prefetch=self._prefetch)
+            self._emitter.notice(
+                "lane.consuming",
+                lane=self._lane,
+                prefetch=self._prefetch,
+                receiver="library" if isinstance(session, _Channel) else "bulk",
+            )
         await asyncio.wait({cancelled, channel.closing}, return_when=asyncio.FIRST_COMPLETED)
         return await self._ended(channel, cancelled)
 

@@ -24,6 +24,7 @@ Take: TypeAlias = Callable[[int, RawMessage], None]
 """Takes a delivery tag and its message. It only notes them: it runs inside the socket's read."""
 
 KNOWN_AIORMQ: Final = "7."
+"""How the versions of the client library begin that this receiver was tested with."""
 _SIGN_OF_LIFE_S: Final = 1.0
 """How often the library is told that frames come in: it takes a silent connection for a dead one."""
 
@@ -126,9 +127,14 @@ def _unconnected(_: bytes) -> None:
     raise ConnectionError("not connected yet")
 
 
+def library_version() -> str:
+    """The version of the client library that is installed."""
+    return version("aiormq")
+
+
 def knows_library() -> bool:
     """Whether the client library is of a version that this receiver was tested with."""
-    return version("aiormq").startswith(KNOWN_AIORMQ)
+    return library_version().startswith(KNOWN_AIORMQ)
 
 
 class BulkTransport(TransportFactory):

@@ -30,7 +30,7 @@ from acklast.notify import Notify
 from acklast.pacing.budgets import Budget
 from acklast.pacing.lanes import LanePacing
 from acklast.pacing.slots import Slots
-from acklast.receiver import KNOWN_AIORMQ, knows_library
+from acklast.receiver import KNOWN_AIORMQ, knows_library, library_version
 from acklast.settle import Delivery, Settler
 from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
@@ -132,7 +132,9 @@ class Daemon:
         if self._config.broker.receiver is Receiver.LIBRARY:
             return False
         if not knows_library():
-            self._emitter.notice("receiver.fallback", "warning", receiver="library", known=KNOWN_AIORMQ)
+            self._emitter.notice(
+                "receiver.fallback", "warning", aiormq=library_version(), known=f"{KNOWN_AIORMQ}x"
+            )
             return False
         return True
 
