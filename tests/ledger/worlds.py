@@ -24,6 +24,15 @@ truncate acklast.jobs, acklast.attempts, acklast.dead_letters, acklast.runs, ack
 restart identity
 """
 
+_GROW_OLD = """
+with t (ago) as (select make_interval(secs => 86400 * $1::float8)),
+j as (update acklast.jobs set recorded_at = recorded_at - ago, claimed_at = claimed_at - ago,
+                              enqueued_at = enqueued_at - ago, available_at = available_at - ago from t),
+a as (update acklast.attempts set ended_at = ended_at - ago from t),
+d as (update acklast.dead_letters set last_failure_at = last_failure_at - ago from t)
+update acklast.workers set lease_until = lease_until - ago, ended_at = ended_at - ago from t
+"""
+
 
 class World(Protocol):
     """One ledger, and what happens to it that no caller does."""
@@ -42,6 +51,9 @@ class World(Protocol):
 
     async def wait_s(self, seconds: float) -> None:
         """Waiting jobs come nearer to their time."""
+
+    async def grow_old(self, days: float) -> None:
+        """What has happened so far happened so long before; every session's lease is over."""
 
     async def close(self) -> None: ...
 
@@ -64,6 +76,9 @@ class MemoryWorld:
 
     async def wait_s(self, seconds: float) -> None:
         self.at += timedelta(seconds=seconds)
+
+    async def grow_old(self, days: float) -> None:
+        self.at += timedelta(days=days)
 
     async def close(self) -> None:
         await self.ledger.close()
@@ -104,6 +119,9 @@ class PostgresWorld:
         await self.sql(
             "update acklast.jobs set available_at = available_at - make_interval(secs => $1)", seconds
         )
+
+    async def grow_old(self, days: float) -> None:
+        await self.sql(_GROW_OLD, days)
 
     async def close(self) -> None:
         for ledger in (self.ledger, *self.others):
