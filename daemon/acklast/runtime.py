@@ -30,6 +30,7 @@ from acklast.notify import Notify
 from acklast.pacing.budgets import Budget
 from acklast.pacing.lanes import LanePacing
 from acklast.pacing.slots import Slots
+from acklast.pruner import Pruner, keeps_of
 from acklast.receiver import KNOWN_AIORMQ, knows_library, library_version
 from acklast.settle import Delivery, Settler
 from acklast.telemetry import log
@@ -123,6 +124,13 @@ class Daemon:
             version=__version__,
             lease_s=config.ledger.lease_s,
         )
+        self._pruner = Pruner(
+            ledger,
+            keeps_of(config.lanes),
+            emitter,
+            every_s=config.ledger.prune_every_s,
+            chance=random.random,
+        )
         self._consuming = self._link("consumer", bulk=self._reads_in_bulk())
         self._publishing = self._link("publisher", bulk=False)
         self._send = CarrierSender(self._publishing, timeout_s=config.broker.publish_timeout_s)
@@ -159,7 +167,9 @@ class Daemon:
             made = [self._consumer(lane) for lane in lanes]
             consumers = [asyncio.create_task(consumer.run(), name="consumer") for consumer in made]
             ready = asyncio.create_task(self._tell_when_ready(made))
+            self._pruner.start()
             await _first(stop.asked, *consumers)
+            self._pruner.stop()
             ready.cancel()
             await asyncio.gather(ready, return_exceptions=True)
             receipt = await drain(
@@ -179,6 +189,7 @@ class Daemon:
             for task in consumers:
                 task.cancel()
             await asyncio.gather(*consumers, return_exceptions=True)
+            await self._pruner.close()
             await self._consuming.close()
             await self._publishing.close()
             # A thread that no drain could stop still works on its job: nobody may take that over before the

@@ -166,7 +166,7 @@ async def test_a_job_that_is_pruned_under_a_manifest_is_promised_anew(postgres: 
     assert (run.manifest, run.total) == (2, 2)
 
 
-class _PrunesBeforeTheLook(asyncpg.Connection):  # type: ignore[type-arg] # generic in its stubs alone
+class _PrunesBeforeTheLook(asyncpg.Connection):
     """A connection beside which another removes job k after the insert has run into it."""
 
     dsn = ""
@@ -208,7 +208,7 @@ async def test_what_is_not_due_is_not_looked_at_again(many: PostgresWorld) -> No
     assert await whole_pass(ledger) == Pruned()
     await many.grow_old(60)  # behind its back: no clock jumps like that
     assert await whole_pass(ledger) == Pruned()
-    assert await whole_pass(ledger, KEEPS | {"other": KEEPS[LANE]}) == Pruned(done=MANY)
+    assert await whole_pass(ledger, {**KEEPS, "other": KEEPS[LANE]}) == Pruned(done=MANY)
 
 
 async def test_a_table_that_was_rewritten_is_looked_at_again(many: PostgresWorld) -> None:

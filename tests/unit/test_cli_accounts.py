@@ -157,6 +157,14 @@ def test_the_account_has_every_state_zero_included() -> None:
     assert document["balanced"] is True
 
 
+def test_what_was_pruned_is_told_and_still_counted() -> None:
+    view = replace(run(5, done=4, dead=1), pruned={State.DONE: 3})
+    document = account(view)
+    assert document["counts"]["done"] == 4  # type: ignore[index] # of objects
+    assert document["pruned"] == {"done": 3, "dead": 0, "cancelled": 0}
+    assert (document["total"], document["balanced"]) == (5, True)
+
+
 # --- an enqueue's summary ----------------------------------------------------------------------------
 
 

@@ -11,10 +11,12 @@ from pydantic import BaseModel
 
 from acklast.cli.check import PARTS, Checked
 from acklast.cli.feed import Fate, Item
+from acklast.cli.prune import Account
 from acklast.cli.runs import account
 from acklast.cli.timeline import Moment
 from acklast.config.models import Broker, Budget, Config, Drain, Lane, LedgerServer, Log
 from acklast.ledger.api import JobView, RunView
+from acklast.ledger.retention import COUNTS
 from acklast_topology.finding import Finding, Found
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -67,6 +69,7 @@ def test_defaults_are_as_the_tables_say(title: str, default: str) -> None:
         ("`acklast topology`", {*Found, *(field.name for field in fields(Finding))}),
         ("`acklast enqueue`", {*Fate, *(field.name for field in fields(Item))}),
         ("`acklast jobs show`", {field.name for view in (JobView, Moment) for field in fields(view)}),
+        ("`acklast ledger prune`", {*COUNTS, *(field.name for field in fields(Account))}),
         ("`acklast runs show`", {*account(RunView("r", None, {}, None, 0))}),
     ],
 )

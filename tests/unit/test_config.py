@@ -56,6 +56,25 @@ def test_a_configuration_does_not_change(tmp_path: Path) -> None:
         config.namespace = "other"
 
 
+@pytest.mark.parametrize(
+    ("given", "seconds"), [('"off"', 0.0), ("0", 0.0), ("1", 1.0), ("3600", 3600.0), ("2.5", 2.5)]
+)
+def test_pruning_is_off_or_every_so_often(tmp_path: Path, given: str, seconds: float) -> None:
+    config = read(tmp_path, changed("[budgets", f"prune_every_s = {given}\n[budgets"))
+    assert config.ledger.prune_every_s == seconds
+
+
+@pytest.mark.parametrize("given", ["0.5", "-1", "inf", '"on"', '"often"'])
+def test_pruning_without_a_pause_is_refused(tmp_path: Path, given: str) -> None:
+    assert "ledger.prune_every_s" in complaint(
+        tmp_path, changed("[budgets", f"prune_every_s = {given}\n[budgets")
+    )
+
+
+def test_pruning_is_switched_off_by_the_environment(tmp_path: Path) -> None:
+    assert read(tmp_path, env={"ACKLAST__LEDGER__PRUNE_EVERY_S": "off"}).ledger.prune_every_s == 0
+
+
 # --- every problem, at once --------------------------------------------------------------------------
 
 

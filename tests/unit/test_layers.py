@@ -23,7 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("lane",),
     ("judge",),
     ("delivery",),
-    ("consumer", "drain", "relay", "redrive", "schedule"),
+    ("consumer", "drain", "pruner", "relay", "redrive", "schedule"),
     ("runtime",),
     ("cli", "console"),
 )

@@ -1,4 +1,4 @@
-"""The progress bar of a file that is read: on standard error, and only where that is a terminal."""
+"""The progress bar of something long: on standard error, and only where that is a terminal."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 
 class Bar:
-    """Counts bytes read against the file's size."""
+    """Counts what was read against the whole, such as a file's bytes."""
 
     def __init__(self, progress: Progress, size: int, what: str) -> None:
         self._progress = progress
         self._task = progress.add_task(what, total=size, note="")
 
-    def at(self, position: int, note: str) -> None:
-        """The file has been read up to ``position``."""
-        self._progress.update(self._task, completed=position, note=note)
+    def at(self, position: int, note: str, size: int | None = None) -> None:
+        """All up to ``position`` has been read; ``size`` is for where it was not known before."""
+        self._progress.update(self._task, completed=position, note=note, total=size)
 
     def say(self, text: str) -> None:
         """Print a line on standard output, above the bar where both are the same terminal."""
@@ -31,7 +31,7 @@ class Bar:
 
 @contextmanager
 def bar(size: int, what: str) -> Iterator[Bar]:
-    """A bar for a file of ``size`` bytes."""
+    """A bar for ``size`` bytes, or whatever is counted."""
     console = Console(stderr=True, markup=False, emoji=False, highlight=False)
     columns = (
         TextColumn("{task.description}"),

@@ -1,4 +1,4 @@
-"""``acklast ledger``: the Postgres schema."""
+"""``acklast ledger``: the Postgres schema, and what is kept in it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import asyncio
 
 import typer
 
+from acklast.cli import prune
 from acklast.cli.exits import epilog
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, say_json
 from acklast.errors import Exit
 from acklast.ledger import migrate as migrations
 
-app = typer.Typer(help="The ledger's schema in Postgres.")
+app = typer.Typer(help="The ledger in Postgres: its schema, and what is kept.")
+app.command("prune", epilog=epilog(Exit.INCOMPLETE))(prune.prune)
 
 
 @app.callback()
 def _group() -> None:
-    """The ledger's schema in Postgres."""
+    """The ledger in Postgres: its schema, and what is kept."""
 
 
 @app.command(epilog=epilog())

@@ -15,6 +15,8 @@ ORDER: Final = (
     State.UNRESOLVED,
     State.CANCELLED,
 )
+PRUNABLE: Final = (State.DONE, State.DEAD, State.CANCELLED)
+"""States of jobs that retention removes: they are counted in the run's tally from then on."""
 
 
 def proof(run: RunView) -> str:

@@ -10,7 +10,7 @@ import typer
 from acklast.cli.exits import epilog
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, plain, say_json
-from acklast.cli.proof import ORDER, progress, proof
+from acklast.cli.proof import ORDER, PRUNABLE, progress, proof
 from acklast.cli.servers import ledger_of
 from acklast.config import Config
 from acklast.errors import AcklastError, Exit
@@ -56,6 +56,7 @@ def account(view: RunView) -> dict[str, object]:
         "run": view.run,
         "manifest": view.manifest,
         "counts": {state.value: view.counts.get(state, 0) for state in ORDER},
+        "pruned": {state.value: view.pruned.get(state, 0) for state in PRUNABLE},
         "total": view.total,
         "open": view.open,
         "balanced": view.balanced,
@@ -69,6 +70,8 @@ def _tell(view: RunView) -> None:
     console = people()
     console.print(f"run {view.run}: {progress(view)}")
     for state in ORDER:
-        console.print(f"  {state:<11} {view.counts.get(state, 0):>9}")
+        gone = view.pruned.get(state, 0)
+        pruned = f"  {gone} of them pruned" if gone else ""
+        console.print(f"  {state:<11} {view.counts.get(state, 0):>9}{pruned}")
     console.print(f"  {'attempts':<11} {view.attempts:>9}")
     console.print(proof(view), style="green" if view.balanced else "red")

@@ -59,6 +59,17 @@ def _app(value: str) -> str:
     return value
 
 
+def _off(value: Any) -> Any:
+    return 0.0 if value == "off" else value
+
+
+def _off_or_seconds(value: float) -> float:
+    # Shorter pauses would be a pass without end.
+    if 0 < value < 1:
+        raise ValueError('must be at least 1, or "off"')
+    return value
+
+
 def _quota(value: Any) -> Any:
     return parse_quota(value) if isinstance(value, str) else value
 
@@ -67,6 +78,10 @@ Name = Annotated[str, AfterValidator(_name)]
 BrokerUrl = Annotated[SecretStr, AfterValidator(check_broker_url)]
 Dsn = Annotated[SecretStr, AfterValidator(check_dsn)]
 PositiveS = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+OffOrS = Annotated[
+    float, BeforeValidator(_off), Field(ge=0, allow_inf_nan=False), AfterValidator(_off_or_seconds)
+]
+"""Seconds, at least 1; ``"off"`` is 0."""
 PositiveInt = Annotated[int, Field(ge=1)]
 
 
@@ -133,12 +148,14 @@ class Broker(Section):
 
 
 class LedgerServer(Section):
-    """How to reach Postgres, and how long a worker session lives without renewing its lease."""
+    """How to reach Postgres, how long a worker session lives without renewing its lease, how often expired
+    rows are removed."""
 
     dsn: Dsn
     lease_s: Annotated[float, Field(ge=1, le=3600)] = 15.0
     pool_size: Annotated[int, Field(ge=1, le=1000)] = 4
     allow_unsafe_server: bool = False
+    prune_every_s: OffOrS = 900.0
 
     def address(self) -> str:
         """The DSN, password included: for connecting only, never for a log."""
