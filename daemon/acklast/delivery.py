@@ -50,7 +50,6 @@ _HELD_HERE_S: Final = 5.0
 
 async def process(lane: Lane, delivery: Delivery) -> None:
     """Take one delivery through its life, whatever the message holds and whatever the handler does."""
-    began = time.monotonic()
     if faults.ARMED:
         faults.point("received")
     envelope = contract.parse(delivery.raw)
@@ -66,11 +65,11 @@ async def process(lane: Lane, delivery: Delivery) -> None:
         await lane.drain.quiet.wait()
         acked = await lane.settler.give_back(delivery)
         key = envelope.key if isinstance(envelope, Envelope) else None
-        event = Settled("give_back", lane.name, key, reason="drain", acked=acked)
+        event = Settled("give_back", lane.name, key, reason="drain", total_s=_age_s(delivery), acked=acked)
     except Abandoned:
         lane.emitter.notice("delivery.abandoned", "warning", lane=lane.name, tag=delivery.tag)
         return
-    lane.emitter.emit(replace(event, total_s=time.monotonic() - began))
+    lane.emitter.emit(event)
     if faults.ARMED:
         faults.point("emitted")
 
@@ -82,7 +81,7 @@ async def _take_through(lane: Lane, delivery: Delivery, envelope: Envelope, entr
     with entry:
         if not delivery.channel.alive:
             # The broker has requeued it already: the copy that it delivers is the one to work on.
-            return _event(lane, envelope, "channel_lost", acked=False)
+            return _event(lane, delivery, envelope, "channel_lost", acked=False)
         if envelope.key in lane.active:
             return await _settle_unclaimed(lane, delivery, envelope, _held_here())
         lane.active.add(envelope.key)
@@ -129,7 +128,7 @@ async def _claim(lane: Lane, envelope: Envelope) -> tuple[Session, Claimed]:
         except SessionLost as closed:
             raise Abandoned from closed
         try:
-            return session, await lane.insist(lambda: lane.ledger.claim(session, claim))  # noqa: B023 - awaited here
+            return session, await lane.insist(lane.ledger.claim, session, claim)
         except SessionLost:
             lane.lease.lost(session)
 
@@ -146,19 +145,19 @@ async def _settle_unclaimed(
     match claimed:
         case Decided():
             acked = await _ack_final(lane, delivery, envelope.key, claimed.fence)
-            return _event(lane, envelope, "decided", acked, reason=claimed.state)
+            return _event(lane, delivery, envelope, "decided", acked, reason=claimed.state)
         case NotDue():
             wait_s = (claimed.at - claimed.now).total_seconds()
             acked = await lane.settler.wait(delivery, envelope.key, wait_s)
-            return _event(lane, envelope, "not_due", acked)
+            return _event(lane, delivery, envelope, "not_due", acked)
         case Held():
             wait_s = min((claimed.until - claimed.now).total_seconds(), _HELD_S)
             acked = await lane.settler.wait(delivery, envelope.key, wait_s)
-            return _event(lane, envelope, "held", acked)
+            return _event(lane, delivery, envelope, "held", acked)
         case Conflict():
             await _bury_stray(lane, letters.of_conflict(lane.name, envelope))
             acked = await lane.settler.ack(delivery)
-            return _event(lane, envelope, "conflict", acked, reason=Reason.KEY_CONFLICT)
+            return _event(lane, delivery, envelope, "conflict", acked, reason=Reason.KEY_CONFLICT)
         case _:
             assert_never(claimed)
 
@@ -167,7 +166,8 @@ async def _keep_malformed(lane: Lane, delivery: Delivery, malformed: Malformed) 
     """A message that breaks the contract ends in the dead letters, with its bytes, and the lane goes on."""
     await _bury_stray(lane, letters.of_malformed(lane.name, malformed))
     acked = await lane.settler.ack(delivery)
-    return Settled("malformed", lane.name, malformed.key, reason=malformed.reason, acked=acked)
+    age_s = _age_s(delivery)
+    return Settled("malformed", lane.name, malformed.key, reason=malformed.reason, total_s=age_s, acked=acked)
 
 
 async def _bury_stray(lane: Lane, letter: Letter) -> None:
@@ -202,14 +202,14 @@ async def _record(
         letter=letter,
     )
     try:
-        return await lane.insist(lambda: lane.ledger.record(session, record))
+        return await lane.insist(lane.ledger.record, session, record)
     except Abandoned:
         raise
     except Exception as refusal:
         # The store will not have this verdict, and the effect may have happened: a person decides.
         lane.emitter.notice("record.refused", "error", lane=lane.name, key=envelope.key, exc_info=refusal)
         plain = _held_record(lane, envelope, record)
-        return await lane.insist(lambda: lane.ledger.record(session, plain))
+        return await lane.insist(lane.ledger.record, session, plain)
 
 
 def _held_record(lane: Lane, envelope: Envelope, refused: Record) -> Record:
@@ -229,7 +229,7 @@ async def _settle(
     if recorded is Recorded.CLAIM_LOST:
         # Another owner decides. This copy waits until it has, so that the job has a carrier whatever happens.
         acked = await lane.settler.wait(delivery, envelope.key, _HELD_S)
-        return _event(lane, envelope, "claim_lost", acked, claimed, judged)
+        return _event(lane, delivery, envelope, "claim_lost", acked, claimed, judged)
     match judged.verdict:
         case Complete() | Bury() | Hold():
             acked = await _ack_final(lane, delivery, envelope.key, claimed.fence)
@@ -240,7 +240,7 @@ async def _settle(
             acked = await lane.settler.give_back(delivery)
         case _:
             assert_never(judged.verdict)
-    return _event(lane, envelope, name_of(judged.verdict), acked, claimed, judged)
+    return _event(lane, delivery, envelope, name_of(judged.verdict), acked, claimed, judged)
 
 
 async def _ack_final(lane: Lane, delivery: Delivery, key: str, fence: int) -> bool:
@@ -253,8 +253,13 @@ async def _ack_final(lane: Lane, delivery: Delivery, key: str, fence: int) -> bo
     return acked
 
 
+def _age_s(delivery: Delivery) -> float:
+    return time.monotonic() - delivery.taken_at
+
+
 def _event(
     lane: Lane,
+    delivery: Delivery,
     envelope: Envelope,
     disposition: str,
     acked: bool,
@@ -275,5 +280,6 @@ def _event(
         fence=claimed.fence if claimed else None,
         ambiguous=claimed.ambiguous if claimed else False,
         handler_s=judged.handler_s if judged else None,
+        total_s=_age_s(delivery),
         acked=acked,
     )

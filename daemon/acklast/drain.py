@@ -63,21 +63,29 @@ class Tasks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
-        return len(self._tasks)
+        return len(self._running())
 
     def add(self, task: asyncio.Task[None]) -> None:
+        """Hold on to a task. It takes itself out by ``end``: a callback at its end would cost it a turn."""
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+
+    def end(self) -> None:
+        """The last act of a task that was added."""
+        self._tasks.discard(asyncio.current_task())
 
     async def wait(self, seconds: float) -> bool:
         """Whether all have ended within ``seconds``."""
-        if self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=max(0.0, seconds))
-        return not self._tasks
+        if running := self._running():
+            await asyncio.wait(running, timeout=max(0.0, seconds))
+        return not self._running()
 
     def cancel(self) -> None:
-        for task in self._tasks:
+        for task in self._running():
             task.cancel()
+
+    def _running(self) -> set[asyncio.Task[None]]:
+        # One that was cancelled before its first step never came to its end.
+        return {task for task in self._tasks if not task.done()}
 
 
 class Cutter:

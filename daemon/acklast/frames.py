@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import lru_cache
 from struct import Struct, error
 from types import MappingProxyType
 from typing import Any, Final
@@ -48,36 +49,39 @@ def delivery_of(method: bytes, header: bytes, body: bytes) -> tuple[int, RawMess
     redelivered = bool(method[at + 8] & 1)
     at += 9
     end = at + 1 + method[at]
-    exchange = str(method[at + 1 : end], "utf-8", "backslashreplace")
-    routing_key = str(method[end + 1 : end + 1 + method[end]], "utf-8", "backslashreplace")
+    exchange = _name(method[at + 1 : end])
+    routing_key = _name(method[end + 1 : end + 1 + method[end]])
     return tag, message_of(header, body, exchange, routing_key, redelivered)
+
+
+@lru_cache(256)
+def _name(octets: bytes) -> str:
+    """An exchange or a routing key; what of it is not UTF-8 is escaped."""
+    return str(octets, "utf-8", "backslashreplace")
 
 
 def message_of(header: bytes, body: bytes, exchange: str, routing_key: str, redelivered: bool) -> RawMessage:
     """The message of a content header frame's payload and a body."""
-    flags = header[12] << 8 | header[13]
     at = 14
-    values: list[Any] = []
-    for bit, kind in _PROPERTIES:
-        if not flags & bit:
-            values.append(None)
-        elif kind == _SHORT:
+    values: list[Any] = [None] * 13
+    for n, kind in _present(header[12] << 8 | header[13]):
+        if kind == _SHORT:
             end = at + 1 + header[at]
             octets = header[at + 1 : end]
             try:
-                values.append(octets.decode())
+                values[n] = octets.decode()
             except UnicodeDecodeError:
-                values.append(octets)
+                values[n] = octets
             at = end
         elif kind == _OCTET:
-            values.append(header[at])
+            values[n] = header[at]
             at += 1
         elif kind == _TABLE:
             size = int.from_bytes(header[at : at + 4], "big")
-            values.append(table(header[at + 4 : at + 4 + size]))
+            values[n] = table(header[at + 4 : at + 4 + size])
             at += 4 + size
         else:
-            values.append(timestamp(_U64.unpack_from(header, at)[0]))
+            values[n] = timestamp(_U64.unpack_from(header, at)[0])
             at += 8
     return RawMessage(
         body,
@@ -92,19 +96,21 @@ def message_of(header: bytes, body: bytes, exchange: str, routing_key: str, rede
 
 
 _SHORT, _OCTET, _TABLE, _TIME = range(4)
-_PROPERTIES: Final = tuple(
-    (1 << (15 - n), kind)
-    for n, kind in enumerate(
-        (
-            *(_SHORT, _SHORT, _TABLE),  # content_type, content_encoding, headers
-            *(_OCTET, _OCTET),  # delivery_mode, priority
-            *(_SHORT, _SHORT, _SHORT, _SHORT),  # correlation_id, reply_to, expiration, message_id
-            *(_TIME, _SHORT, _SHORT, _SHORT),  # timestamp, type, user_id, app_id
-        )
-    )
+_PROPERTIES: Final = (
+    *(_SHORT, _SHORT, _TABLE),  # content_type, content_encoding, headers
+    *(_OCTET, _OCTET),  # delivery_mode, priority
+    *(_SHORT, _SHORT, _SHORT, _SHORT),  # correlation_id, reply_to, expiration, message_id
+    *(_TIME, _SHORT, _SHORT, _SHORT),  # timestamp, type, user_id, app_id
 )
 
 
+@lru_cache(256)
+def _present(flags: int) -> tuple[tuple[int, int], ...]:
+    """Which properties a header's flags announce, and of what kind. Publishers send a few combinations."""
+    return tuple((n, kind) for n, kind in enumerate(_PROPERTIES) if flags & 1 << (15 - n))
+
+
+@lru_cache(256)
 def timestamp(seconds: int) -> datetime | int:
     """A moment, or the number where no calendar holds it: milliseconds, or nonsense."""
     try:

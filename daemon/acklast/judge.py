@@ -65,7 +65,7 @@ class _Clock:
         self._mark = time.monotonic()
 
     def now(self) -> datetime:
-        return self._at + timedelta(seconds=time.monotonic() - self._mark)
+        return self._at + timedelta(0, time.monotonic() - self._mark)
 
 
 @value
@@ -96,7 +96,7 @@ async def judge(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh
     if job_type is None:
         return _unstarted(Bury(Reason.UNKNOWN_TYPE, f"no handler in lane {lane.name}"), clock)
     known = Attempt(claimed.attempt, claimed.rate_limited, envelope.deadline, claimed.ambiguous)
-    start = decide_start(known, lane.policy, clock.now(), can_reconcile=job_type.reconcile is not None)
+    start = decide_start(known, lane.policy, claimed.now, can_reconcile=job_type.reconcile is not None)
     if isinstance(start, Bury | Hold):
         return _unstarted(start, clock)
     context = _context(lane, envelope, session, claimed, clock)
@@ -214,8 +214,6 @@ def _unstarted(verdict: Bury | Hold | GiveBack, clock: _Clock) -> Judged:
 
 
 def _context(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh, clock: _Clock) -> Context:
-    started_at = clock.now()
-
     def transaction(result: Any) -> AbstractAsyncContextManager[Any]:
         record = Record(
             lane=lane.name,
@@ -224,7 +222,7 @@ def _context(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh, c
             verdict=Complete(result),
             outcome="done",
             reason="",
-            started_at=started_at,
+            started_at=claimed.now,
             effect_at=clock.now(),
         )
         return lane.ledger.transaction(session, record)

@@ -71,7 +71,7 @@ class Lane:
     attempting: set[asyncio.Task[Any]] = field(default_factory=set)
     """Tasks inside an attempt: the only ones that a drain may cut."""
 
-    async def insist(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def insist(self, call: Callable[..., Awaitable[T]], *arguments: Any) -> T:
         """Call the ledger until it answers: while it is away nothing starts and nothing is settled.
 
         Raises:
@@ -80,7 +80,7 @@ class Lane:
         tries = 0
         while True:
             try:
-                return await call()
+                return await call(*arguments)
             except LedgerUnavailable as error:
                 if self.drain.abandoned:
                     raise Abandoned from error

@@ -10,7 +10,6 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 from acklast import __version__
@@ -22,6 +21,7 @@ from acklast.drain import Cutter, Receipt, Tally, Tasks, drain, said
 from acklast.errors import Exit, TopologyError
 from acklast.handlers.app import App
 from acklast.instance import Instance
+from acklast.intake import Intake
 from acklast.lane import Drain, Lane
 from acklast.ledger.api import Ledger
 from acklast.ledger.lease import Lease
@@ -258,15 +258,19 @@ class Daemon:
             self._config.names.work(lane.name),
             self._config.lanes[lane.name].prefetch,
             self._consuming,
-            partial(self._take_in, lane),
+            self._intake(lane).take,
             self._emitter,
             self._repair,
         )
 
-    def _take_in(self, lane: Lane, delivery: Delivery) -> None:
-        self._tasks.add(asyncio.create_task(self._process(lane, delivery)))
+    def _intake(self, lane: Lane) -> Intake:
+        def start(delivery: Delivery) -> None:
+            self._tasks.add(asyncio.create_task(self._process(lane, intake, delivery), name=lane.name))
 
-    async def _process(self, lane: Lane, delivery: Delivery) -> None:
+        intake = Intake(lane.pacing.slots, start)
+        return intake
+
+    async def _process(self, lane: Lane, intake: Intake, delivery: Delivery) -> None:
         try:
             await process(lane, delivery)
         except Exception as defect:
@@ -276,6 +280,9 @@ class Daemon:
             )
             await asyncio.sleep(_REQUEUE_S)
             await lane.settler.give_back(delivery)
+        finally:
+            self._tasks.end()
+            intake.go_on()
 
     async def _tell_when_ready(self, consumers: list[Consumer]) -> None:
         await asyncio.gather(*(consumer.consuming.wait() for consumer in consumers))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import field
 from itertools import chain, repeat
+from time import monotonic
 from typing import Final, Protocol
 
 from aiormq import spec
@@ -51,6 +53,8 @@ class Delivery:
     raw: RawMessage
     tag: int
     channel: ConsumeChannel
+    taken_at: float = field(default_factory=monotonic)
+    """When it was taken in, on the monotonic clock, in seconds."""
 
 
 async def nothing_to_repair() -> None:

@@ -141,11 +141,12 @@ class Account:
     def _decided(self, message: Published) -> bool:
         read, letters = message.read, self.ledger._letters
         if isinstance(read, Malformed):
-            return any(found == digest(message.raw) for _, found in letters)
+            return any(letter.digest == digest(message.raw) for letter in letters)
         job = self.ledger._jobs.get(("work", read.key))
         if job is not None and job.fingerprint == read.fingerprint:
             return job.state in DECIDED
-        return any(view.reason == "key_conflict" and view.key == read.key for view, _ in letters)
+        views = [letter.view for letter in letters]
+        return any(view.reason == "key_conflict" and view.key == read.key for view in views)
 
     def _check_effects(self, key: str) -> None:
         effects = [start for start in self.starts[key] if start.effect]
@@ -163,14 +164,14 @@ class Account:
         self.promise(self.broker.empty, "messages are left in the broker")
         for message in self.published:
             self.promise(self._decided(message), f"{message.label}: still open when all was quiet")
-        lettered = {view.key for view, _ in self.ledger._letters}
+        lettered = {letter.view.key for letter in self.ledger._letters}
         for (_, key), job in self.ledger._jobs.items():
             self.promise(
                 job.state is not State.DONE or self.effects(key) > 0, f"{key}: done without its effect"
             )
             buried = job.state in (State.DEAD, State.UNRESOLVED)
             self.promise(not buried or key in lettered, f"{key}: {job.state} without its payload")
-        digests = [found for _, found in self.ledger._letters if found is not None]
+        digests = [letter.digest for letter in self.ledger._letters if letter.digest is not None]
         self.promise(len(digests) <= self._strays(), "one message became two dead letters")
 
     def _strays(self) -> int:

@@ -133,8 +133,11 @@ class Process:
 
     async def _process(self, delivery: Delivery) -> None:
         HERE.set(self)
-        await self.breathe()
-        await process(self.lane, delivery)
+        try:
+            await self.breathe()
+            await process(self.lane, delivery)
+        finally:
+            self.tasks.end()
 
     def lose_channel(self) -> None:
         """The broker ends the channel; the process opens another a moment later."""

@@ -31,7 +31,7 @@ MUTATIONS: Final = {
     "acts on a verdict that nobody recorded": Mutation(
         DELIVERY,
         "_record",
-        "await lane.insist(lambda: lane.ledger.record(session, record))",
+        "await lane.insist(lane.ledger.record, session, record)",
         "Recorded.RECORDED",
         "success",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -59,7 +60,7 @@ def test_evidence_is_json_that_postgres_can_hold(raw: RawMessage) -> None:
 def test_a_digest_survives_what_a_broker_adds(raw: RawMessage, route: str, value: object) -> None:
     again = RawMessage(
         **{
-            **{name: getattr(raw, name) for name in RawMessage.__slots__},
+            **{f.name: getattr(raw, f.name) for f in fields(raw)},
             "redelivered": not raw.redelivered,
             "routing_key": route,
             "headers": {**raw.headers, "x-death": value},

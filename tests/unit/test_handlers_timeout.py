@@ -12,14 +12,14 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from acklast import errors
-from acklast.handlers import run
+from acklast.handlers import timeouts
 from acklast.outcome import Done, Transient
 from harness.jobs import Trial, here, outcome_of, unknown
 
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "AGAIN_S", 0.01)
+    monkeypatch.setattr(timeouts, "AGAIN_S", 0.01)
 
 
 async def test_a_timeout_cancels_the_handler_and_the_outcome_is_unknown() -> None:
@@ -114,10 +114,38 @@ async def test_no_timer_outlives_the_handler(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(loop, "call_later", kept)
     await here(prompt)
+    assert timers == []
     await here(overdue, timeout_s=0.01)
-    assert len(timers) == 4  # one for the first; timeout, again, and the one after that for the second
-    assert timers[0].cancelled()
+    assert len(timers) == 2  # again, and the one after that
     assert timers[-1].cancelled()
+
+
+async def test_one_timer_serves_all_who_have_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    timers: list[asyncio.TimerHandle] = []
+    call_at = loop.call_at
+
+    def kept(when: float, *arguments: Any) -> asyncio.TimerHandle:
+        timers.append(call_at(when, *arguments))
+        return timers[-1]
+
+    async def prompt(payload: Any) -> None: ...
+
+    monkeypatch.setattr(loop, "call_at", kept)
+    for _ in range(100):
+        await here(prompt)
+    assert len(timers) == 1
+
+
+async def test_whoever_is_late_is_found_behind_those_who_have_ended() -> None:
+    async def stuck(payload: Any) -> None:
+        await asyncio.Event().wait()
+
+    async def prompt(payload: Any) -> None: ...
+
+    await here(prompt, timeout_s=0.02)
+    outcomes = await asyncio.gather(*(outcome_of(stuck, timeout_s=0.02) for _ in range(3)))
+    assert [unknown(outcome).reason for outcome in outcomes] == ["timeout"] * 3
 
 
 @pytest.mark.parametrize("inner_s", [0.001, 60])

@@ -23,7 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("lane",),
     ("judge",),
     ("delivery",),
-    ("consumer", "drain", "pruner", "relay", "redrive", "schedule"),
+    ("consumer", "intake", "drain", "pruner", "relay", "redrive", "schedule"),
     ("runtime",),
     ("cli", "console"),
 )

@@ -39,9 +39,9 @@ class Context:
     """
 
     __slots__ = (
+        "_armed_at",
         "_began",
         "_begin",
-        "_expires_at",
         "_headers",
         "_log",
         "_threaded",
@@ -54,6 +54,7 @@ class Context:
         "lane",
         "result",
         "run",
+        "timeout_s",
         "type",
     )
 
@@ -89,7 +90,9 @@ class Context:
         self._begin = transaction
         self._began = False
         self._threaded = False
-        self._expires_at: float | None = None
+        self.timeout_s = float("inf")
+        """What this attempt is given, in seconds."""
+        self._armed_at = 0.0
         self._log: FilteringBoundLogger | None = None
 
     @property
@@ -113,13 +116,12 @@ class Context:
 
     def remaining_s(self) -> float:
         """Seconds until this attempt is cancelled, 0 when overdue; infinite where no attempt runs."""
-        if self._expires_at is None:
-            return float("inf")
-        return max(0.0, self._expires_at - time.monotonic())
+        return max(0.0, self._armed_at + self.timeout_s - time.monotonic())
 
     def arm(self, timeout_s: float, *, threaded: bool) -> None:
         """Start the attempt's clock. Called by the daemon, once, before the handler."""
-        self._expires_at = time.monotonic() + timeout_s
+        self._armed_at = time.monotonic()
+        self.timeout_s = timeout_s
         self._threaded = threaded
 
     def transaction(self, result: Any = None) -> AbstractAsyncContextManager[Any]:

@@ -14,16 +14,14 @@ from asyncio import CancelledError
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from acklast.errors import Permanent
 from acklast.handlers.context import Context
 from acklast.handlers.signature import Function
 from acklast.handlers.threads import Threads
+from acklast.handlers.timeouts import say_overdue, watch
 from acklast_topology.value import value
-
-AGAIN_S: Final = 1.0
-"""How long after a cancellation that had no effect the next one comes."""
 
 
 class Stop(Enum):
@@ -74,7 +72,7 @@ async def _inline(
 ) -> Ended:
     task = _this_task()
     before = task.cancelling()
-    watch = _Watch(task, context, timeout_s)
+    limit = watch(task, context, timeout_s)
     value = error = None
     try:
         value = await function(payload, context)
@@ -83,39 +81,15 @@ async def _inline(
     except BaseException as raised:
         error = raised
     finally:
-        watch.stop()
+        limit.stop()
     if error is None and task.cancelling() == before:
         return Ended(value)
-    stop = who_stopped(task.cancelling() - before, watch.fired, cut())
+    stop = who_stopped(task.cancelling() - before, limit.fired, cut())
     if stop is Stop.OUTER and isinstance(error, CancelledError):
-        _take_back(task, watch.fired)
+        _take_back(task, limit.fired)
         raise error
     _take_back(task, task.cancelling() - before)
     return Ended(value, error, stop)
-
-
-class _Watch:
-    """Cancels a task when its time is up, and again every second: some code swallows a cancellation."""
-
-    __slots__ = ("_context", "_handle", "_loop", "_task", "_timeout_s", "fired")
-
-    def __init__(self, task: asyncio.Task[Any], context: Context, timeout_s: float) -> None:
-        self.fired = 0
-        self._task = task
-        self._context = context
-        self._timeout_s = timeout_s
-        self._loop = task.get_loop()
-        self._handle = self._loop.call_later(timeout_s, self._expire)
-
-    def stop(self) -> None:
-        self._handle.cancel()
-
-    def _expire(self) -> None:
-        self.fired += 1
-        self._task.cancel()
-        self._handle = self._loop.call_later(AGAIN_S, self._expire)
-        if self.fired == 2:
-            _say_overdue(self._context, self._timeout_s)
 
 
 def who_stopped(cancels: int, ours: int, cut: bool) -> Stop:
@@ -170,7 +144,7 @@ async def _in_thread(
         if work.cancel():
             return Ended(stop=now, started=False)
         if now is Stop.TIMEOUT:
-            _say_overdue(context, timeout_s)
+            say_overdue(context)
         stop = now if stop is Stop.NOBODY else stop
 
 
@@ -196,10 +170,6 @@ def _called(function: Function, payload: Any, context: Context) -> Ended:
     except BaseException as error:
         return Ended(error=error)
     return Ended(value)
-
-
-def _say_overdue(context: Context, timeout_s: float) -> None:
-    context.log.warning("handler_overdue", timeout_s=timeout_s)
 
 
 def _this_task() -> asyncio.Task[Any]:

@@ -55,7 +55,7 @@ class Lease:
 
     def holds(self, session: Session) -> bool:
         """Whether a job that was claimed under ``session`` may start now: a later session does not own it."""
-        return self._session is session and self.live
+        return self._session is session and self._clock() < self._ends
 
     async def start(self) -> Session:
         """Open the session and keep it alive until ``close``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 
 class Draining(Exception):  # noqa: N818 - not an error: nothing more is to be started
@@ -59,7 +60,18 @@ class Slots:
     def __init__(self, count: int) -> None:
         self.count = count
         self.held = 0
+        self.on_free: Callable[[], None] = _nobody_waits
+        """Called when a slot came free that nobody in line wants, and when the lane is closed."""
         self._queue = Queue()
+
+    @property
+    def closed(self) -> bool:
+        return self._queue.closed
+
+    @property
+    def free(self) -> bool:
+        """Whether ``take`` would not wait: a slot is free, or the lane is closed."""
+        return self.held < self.count or self._queue.closed
 
     async def take(self) -> None:
         """Wait for a slot.
@@ -85,6 +97,12 @@ class Slots:
         """Return a slot: it passes to the next waiter, if any."""
         if not self._queue.admit():
             self.held -= 1
+            self.on_free()
 
     def close(self) -> None:
         self._queue.close()
+        self.on_free()
+
+
+def _nobody_waits() -> None:
+    """For slots without an intake."""
