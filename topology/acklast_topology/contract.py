@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import sha256
 from operator import attrgetter
 from typing import Any, Final
@@ -206,6 +207,8 @@ def _printable(value: object, what: str, reason: Reason) -> str:
 def _type(value: object) -> str | None:
     if value is None:
         return None
+    if isinstance(value, str) and len(value) <= MAX_BYTES and value.isascii() and value.isprintable():
+        return value
     text = _text(value, "type", Reason.INVALID_TYPE)
     if "\0" in text:  # Postgres text cannot hold it
         raise Broken(Reason.INVALID_TYPE, "type must not contain NUL")
@@ -282,6 +285,7 @@ def _require_plain(encoding: str | bytes | None) -> None:
         )
 
 
+@lru_cache(256)
 def _require_media(content_type: str) -> None:
     if not content_type.isprintable() or len(content_type.encode()) > MAX_BYTES:
         raise Broken(
