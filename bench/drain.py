@@ -34,7 +34,7 @@ _CALM_WITHIN_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """What one drain showed. Processor time is that of the jobs after the warm-up."""
+    """What one drain showed. Processor time is that of the jobs between the edges."""
 
     jobs: int
     moments: list[float]
@@ -47,10 +47,12 @@ class Drained:
         return stats.rate(self.moments)
 
 
-def drain(contender: Contender, count: int, servers: Servers, *, clean: bool = True) -> Drained:
+def drain(
+    contender: Contender, count: int, servers: Servers, *, first: int = 0, clean: bool = True
+) -> Drained:
     """Fill, start, measure, stop, and see that every job was acked and recorded.
 
-    ``clean``: the ledgers are emptied first.
+    ``first``: the number of the first job. ``clean``: the ledgers are emptied before.
 
     Raises:
         BenchError: it was no drain of all the jobs.
@@ -60,7 +62,7 @@ def drain(contender: Contender, count: int, servers: Servers, *, clean: bool = T
     with servers.vhost() as url, TemporaryDirectory(prefix="bench-") as directory:
         site = Site(url, servers.dsn, contender.prefetch, contender.concurrency)
         env = _environment(contender, site, Path(directory), count)
-        queue = _fill(contender, count, env)
+        queue = _fill(contender, first, count, env)
         _calm(servers)
         with _running(contender, env, Path(directory)) as children:
             drained = _measure(children, Path(env[meter.DIRECTORY]), count, servers)
@@ -86,8 +88,8 @@ def _environment(contender: Contender, site: Site, directory: Path, count: int) 
     }
 
 
-def _fill(contender: Contender, count: int, env: dict[str, str]) -> str:
-    command = [sys.executable, "-m", "bench.fill", contender.module, "0", str(count)]
+def _fill(contender: Contender, first: int, count: int, env: dict[str, str]) -> str:
+    command = [sys.executable, "-m", "bench.fill", contender.module, str(first), str(count)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise BenchError(f"the queue of {contender.name} was not filled\n{done.stderr}")
@@ -113,7 +115,7 @@ def _running(contender: Contender, env: dict[str, str], directory: Path) -> Iter
     children: list[Child] = []
     try:
         for number in range(contender.daemons):
-            told = {"config": config, "number": number}
+            told = {"config": config, "number": number, "concurrency": contender.concurrency}
             command = [part.format(**told) for part in contender.command or (contender.module,)]
             log = directory / f"log-{number}"
             children.append(Child([sys.executable, "-m", *command], env, directory, log))
@@ -137,10 +139,12 @@ prefetch = {contender.prefetch}
 def _measure(children: list[Child], meters: Path, count: int, servers: Servers) -> Drained:
     readings = meter.Readings(meters)
     roots = {"consumer": [child.pid for child in children], **servers.trees()}
-    begun = _await(readings, stats.warmed_up(count), children)
+    first, last = stats.window(count)
+    begun = _await(readings, first, children)
     before = cpu_s(roots)
-    ended = _await(readings, count, children)
+    ended = _await(readings, last, children)
     after = cpu_s(roots)
+    _await(readings, count, children)
     spent = {name: (after[name] - before[name]) / max(1, ended - begun) for name in roots}
     memory = peak_memory_bytes(roots["consumer"])
     return Drained(count, readings.moments(), spent, memory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import assert_never
+from urllib.parse import urlsplit
 
 import asyncpg
 
@@ -29,12 +30,37 @@ async def make(dsn: str) -> None:
     await connection.close()
 
 
-async def empty(dsn: str) -> None:
-    """Forget all jobs, and have all that was written on disk: no drain pays for the one before it."""
+async def create(dsn: str, name: str) -> str:
+    """Another database on the same server, with the tables in it; its address."""
     connection = await asyncpg.connect(dsn)
-    await connection.execute(f"truncate {', '.join(_TABLES)}")
+    await connection.execute(f'create database "{name}"')
+    await connection.close()
+    other = urlsplit(dsn)._replace(path=f"/{name}").geturl()
+    await make(other)
+    return other
+
+
+async def checkpoint(dsn: str) -> None:
+    """Have all that was written on disk: no drain pays for what came before it."""
+    connection = await asyncpg.connect(dsn)
     await connection.execute("checkpoint")
     await connection.close()
+
+
+async def wal_bytes(dsn: str) -> int:
+    """How much the server has ever written to its log."""
+    connection = await asyncpg.connect(dsn)
+    written: int = await connection.fetchval("select pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint")
+    await connection.close()
+    return written
+
+
+async def empty(dsn: str) -> None:
+    """Forget all jobs, and ``checkpoint``."""
+    connection = await asyncpg.connect(dsn)
+    await connection.execute(f"truncate {', '.join(_TABLES)}")
+    await connection.close()
+    await checkpoint(dsn)
 
 
 async def done(dsn: str, ledger: Ledger) -> int | None:

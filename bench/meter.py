@@ -44,6 +44,7 @@ class Meter:
 
 
 _meters: list[Meter] = []
+_making = Lock()
 # A worker that is forked gets a file of its own.
 os.register_at_fork(after_in_child=_meters.clear)
 
@@ -51,7 +52,9 @@ os.register_at_fork(after_in_child=_meters.clear)
 def hit() -> None:
     """Note one job of this process."""
     if not _meters:
-        _meters.append(Meter(Path(os.environ[DIRECTORY]), int(os.environ[CAPACITY])))
+        with _making:
+            if not _meters:
+                _meters.append(Meter(Path(os.environ[DIRECTORY]), int(os.environ[CAPACITY])))
     _meters[0].hit()
 
 

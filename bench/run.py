@@ -1,4 +1,4 @@
-"""``make bench``: runs the contenders interleaved on one private broker and one private database."""
+"""Runs the contenders interleaved, on one private broker and database, and prints how they compare."""
 
 from __future__ import annotations
 
@@ -6,56 +6,101 @@ import argparse
 import asyncio
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FrameType
+from typing import Final
 
 from rich.console import Console
 
-from bench import ledgers, machine, tables
-from bench.drain import Drained, drain
+from bench import ledgers, machine
+from bench.latency import CONTENDERS as ALONE
+from bench.latency import latency
+from bench.progress import Progress
 from bench.queues import BenchError
-from bench.roster import BASE, Contender, chosen
+from bench.report import Report, show, write_json
+from bench.roster import chosen, listed
+from bench.rows import rows
 from bench.servers import Servers
+from bench.throughput import daemons, throughput
 from dev.need import Missing
 from dev.stack import stack
 from dev.workspace import StackError
 
-out = Console()
-progress = Console(stderr=True)
+Table = Callable[[argparse.Namespace, Servers, Progress], Report]
+USUAL: Final = "throughput,latency"
+
+
+def _throughput(options: argparse.Namespace, servers: Servers, progress: Progress) -> Report:
+    return throughput(chosen(options.only), options.rounds, options.jobs, servers, progress)
+
+
+def _latency(options: argparse.Namespace, servers: Servers, progress: Progress) -> Report:
+    wanted = chosen(ALONE) if not options.only else chosen(options.only)
+    return latency(wanted, options.rounds, options.latency_jobs, servers, progress)
+
+
+def _daemons(options: argparse.Namespace, servers: Servers, progress: Progress) -> Report:
+    return daemons(options.rounds, options.jobs, servers, progress)
+
+
+def _rows(options: argparse.Namespace, servers: Servers, progress: Progress) -> Report:
+    sizes = [int(size) for size in options.rows.split(",")]
+    return rows(sizes, options.rounds, options.jobs, servers, progress)
+
+
+TABLES: Final[dict[str, Table]] = {
+    "throughput": _throughput,
+    "latency": _latency,
+    "daemons": _daemons,
+    "rows": _rows,
+}
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench.run", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="how often each contender is measured")
-    parser.add_argument("--jobs", type=int, default=20_000, help="jobs of a drain; the slow get a share")
-    parser.add_argument("--only", default="", help="contenders, separated by commas")
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="make bench ARGS=...", description=__doc__, epilog=listed())
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add = parser.add_argument
+    add("--tables", default=USUAL, help=f"of {', '.join(TABLES)}, or all (default {USUAL})")
+    add("--only", default="", help="contenders, separated by commas; see below")
+    add("--rounds", type=int, default=3, help="how often each is measured (default 3)")
+    add("--jobs", type=int, default=20_000, help="of one drain; slow contenders get a share (default 20000)")
+    add("--latency-jobs", type=int, default=1000, help="one at a time (default 1000)")
+    add("--rows", default="1000000,10000000", help="in the ledger before (default 1000000,10000000)")
+    add("--json", type=Path, metavar="FILE", help="write every round's figures there")
     return parser.parse_args(argv)
 
 
-def throughput(contenders: list[Contender], options: argparse.Namespace, servers: Servers) -> None:
-    """The first table."""
-    results: dict[str, list[Drained]] = {contender.name: [] for contender in contenders}
-    for number in range(options.rounds):
-        # Each round starts with another one, so that nobody always follows the same neighbour.
-        start = number % len(contenders)
-        for contender in contenders[start:] + contenders[:start]:
-            drained = drain(contender, max(100, int(options.jobs * contender.share)), servers)
-            results[contender.name].append(drained)
-            progress.print(
-                f"round {number + 1} of {options.rounds}: {contender.name} {drained.rate:,.0f} jobs/s"
-            )
-    out.print(tables.throughput(contenders, results, BASE))
+def run(options: argparse.Namespace, out: Console, progress: Progress) -> None:
+    """Everything that was asked for.
 
-
-def run(options: argparse.Namespace) -> None:
-    contenders = chosen(options.only)
-    progress.print("starting broker and database")
+    Raises:
+        BenchError: a name is unknown, or a measurement would not be one.
+        Missing, StackError: there are no servers.
+    """
+    wanted = list(TABLES) if options.tables == "all" else options.tables.split(",")
+    if unknown := [name for name in wanted if name not in TABLES]:
+        raise BenchError(f"no table is called {', '.join(unknown)}; there are {', '.join(TABLES)}")
+    chosen(options.only)  # a slip in a name is told before the servers start
+    progress.say("starting broker and database")
     with stack() as both:
         servers = Servers.of(both)
         asyncio.run(ledgers.make(servers.dsn))
-        for name, value in asyncio.run(machine.describe(servers)).items():
-            out.print(f"[bold]{name:>12}[/bold]  {value}", highlight=False)
-        throughput(contenders, options, servers)
+        told = asyncio.run(machine.describe(servers))
+        reports = []
+        for name in wanted:
+            reports.append(TABLES[name](options, servers, progress))
+            show(out, reports[-1])
+            if options.json:  # after each: a run that is cut short has lost nothing
+                write_json(options.json, told, vars(options), reports)
+        _tell(out, told)
+
+
+def _tell(out: Console, told: dict[str, str]) -> None:
+    out.print()
+    for name, value in told.items():
+        out.print(f"[bold]{name:>12}[/bold]  {value}", highlight=False, soft_wrap=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,10 +108,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Ended by a signal, the servers and the consumers are ended as well.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _ended_by)
+    errors = Console(stderr=True)
     try:
-        run(options)
+        run(options, Console(), Progress(errors))
     except (BenchError, Missing, StackError) as problem:
-        progress.print(f"bench: {problem}", style="red", markup=False, highlight=False, soft_wrap=True)
+        errors.print(f"bench: {problem}", style="red", markup=False, highlight=False, soft_wrap=True)
         return 69
     return 0
 

@@ -39,6 +39,11 @@ class Site:
         }
 
 
+def text(number: int) -> str:
+    """What fills a job's payload up to its size."""
+    return "x" * (BODY_BYTES - len(BODY % (number, b"")))
+
+
 def body(number: int) -> bytes:
     """A job's payload: JSON of 200 bytes, no two alike."""
-    return BODY % (number, b"x" * (BODY_BYTES - len(BODY % (number, b""))))
+    return BODY % (number, text(number).encode())

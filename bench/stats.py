@@ -9,8 +9,12 @@ from itertools import pairwise
 from statistics import median
 from typing import Final, Self
 
-WARM_UP: Final = 0.1
-"""The first tenth of the jobs of a drain is not counted: caches fill, and windows of prefetch open."""
+EDGE: Final = 0.1
+"""The first and the last tenth of the jobs of a drain are not counted.
+
+At first caches fill and windows of prefetch open; at last a process that is done waits for one that still
+holds messages. Both are the same for a long backlog and a short one, and the backlog here is short.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +44,28 @@ def quantile(values: Sequence[float], part: float) -> float:
     return sorted(values)[max(0, math.ceil(part * len(values)) - 1)]
 
 
-def warmed_up(count: int) -> int:
-    """After how many of ``count`` jobs the clock starts."""
-    return max(1, int(count * WARM_UP))
+def window(count: int) -> tuple[int, int]:
+    """After how many of ``count`` jobs the clock starts, and after how many it stops."""
+    edge = max(1, int(count * EDGE))
+    return edge, count - edge
 
 
 def rate(moments: Sequence[float]) -> float:
-    """Jobs per second from the end of the warm-up to the last job; ``moments`` are in order, in seconds.
+    """Jobs per second between the edges; ``moments`` are in order, in seconds.
 
     Raises:
         ValueError: too few to tell.
     """
-    first = warmed_up(len(moments)) - 1
-    if len(moments) - first < 2 or moments[-1] <= moments[first]:
+    first, last = (number - 1 for number in window(len(moments)))
+    if last <= first or moments[last] <= moments[first]:
         raise ValueError("too few jobs to tell a rate by")
-    return (len(moments) - 1 - first) / (moments[-1] - moments[first])
+    return (last - first) / (moments[last] - moments[first])
 
 
 def gaps(moments: Sequence[float]) -> list[float]:
-    """The time from each job to the next, the warm-up left out; in the unit of ``moments``."""
-    return [later - earlier for earlier, later in pairwise(moments[warmed_up(len(moments)) - 1 :])]
+    """The time from each job to the next between the edges, in the unit of ``moments``."""
+    first, last = window(len(moments))
+    return [later - earlier for earlier, later in pairwise(moments[first - 1 : last])]
 
 
 def ratios(rounds: Sequence[float], base: Sequence[float]) -> Spread:

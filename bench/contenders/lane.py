@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from aio_pika.abc import AbstractConnection
@@ -10,6 +11,7 @@ from acklast import App, Context
 from acklast_topology.declare import apply
 from acklast_topology.names import Names
 from acklast_topology.plan import plan_for
+from bench.loading import Keys
 from bench.meter import hit
 from bench.queues import BenchError, Outgoing
 from bench.site import body
@@ -17,6 +19,7 @@ from bench.site import body
 LANE = "bench"
 TYPE = "bench.v1"
 NAMES = Names()
+KEYS = Keys(os.environ.get("BENCH_KEYS", Keys.RUN))
 
 app = App()
 
@@ -41,10 +44,10 @@ async def declare(connection: AbstractConnection) -> str:
 
 
 def message(number: int) -> Outgoing:
-    """A job whose key begins with its run's name, as ``acklast enqueue`` makes them."""
+    """A job whose key begins with its run's name, as ``acklast enqueue`` makes them, or is a hash."""
     properties = {
         "content_type": "application/json",
-        "headers": {"job-key": f"bench:{number:08d}", "run": "bench"},
+        "headers": {"job-key": KEYS.new(number), "run": "bench"},
         "message_type": TYPE,
     }
     return Outgoing(body(number), properties, LANE, NAMES.ingress)
