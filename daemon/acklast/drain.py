@@ -111,10 +111,12 @@ async def drain(
     lanes = list(lanes)
     tally.start()
     notify.stopping("draining", deadline_s + _SETTLE_S)
-    emitter.notice("drain.started", running=sum(len(lane.attempting) for lane in lanes), held=len(tasks))
     state.started.set()
+    running = sum(len(lane.attempting) for lane in lanes)
     for lane in lanes:
         lane.pacing.close()
+    # Said now: those who waited for a slot have become tasks, to be given back.
+    emitter.notice("drain.started", running=running, held=len(tasks))
     await asyncio.gather(*(consumer.cancel() for consumer in consumers))
     state.quiet.set()
     finished = await _wait_or_cut(tasks, cutter, deadline_s - (time.monotonic() - began))
