@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from time import monotonic
+from typing import Any, Final
 
 from bench.queues import BenchError
 
 _STOP_S: Final = 30.0
 _SET_PDEATHSIG: Final = 1
 _libc: Final = ctypes.CDLL(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command printed at its end, and how long it ran."""
+
+    answer: dict[str, Any]
+    ran_s: float
 
 
 class Child:
@@ -36,6 +47,7 @@ class Child:
                 preexec_fn=_die_with_parent,
             )
         self.pid = self._process.pid
+        self._began = monotonic()
 
     @property
     def ended(self) -> bool:
@@ -47,7 +59,23 @@ class Child:
         Raises:
             BenchError: it did not end in time.
         """
-        self._process.terminate()
+        self._end(signal.SIGTERM)
+
+    def interrupt(self) -> Answer:
+        """SIGINT, as Ctrl-C would, and the JSON of the last line.
+
+        Raises:
+            BenchError: it did not end in time, or said nothing of the kind.
+        """
+        self._end(signal.SIGINT)
+        ran_s = monotonic() - self._began
+        lines = [line for line in self._log.read_text(errors="replace").splitlines() if line.startswith("{")]
+        if not lines:
+            raise BenchError(f"{' '.join(self._command)} gave no answer\n{self.last_lines()}")
+        return Answer(json.loads(lines[-1]), ran_s)
+
+    def _end(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
         try:
             self._process.wait(_STOP_S)
         except subprocess.TimeoutExpired as late:

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -17,7 +17,7 @@ from typing import Final
 import aio_pika
 
 from bench import ledgers, meter, stats
-from bench.children import Child
+from bench.children import Answer, Child
 from bench.processes import cpu_s, peak_memory_bytes
 from bench.queues import BenchError, ready
 from bench.roster import Contender
@@ -41,6 +41,8 @@ class Drained:
     cpu_s_per_job: dict[str, float]
     """By process tree: consumer, broker, postgres."""
     memory_bytes: int
+    beside: Answer | None = None
+    """What ran beside it."""
 
     @property
     def rate(self) -> float:
@@ -64,8 +66,10 @@ def drain(
         env = _environment(contender, site, Path(directory), count)
         queue = _fill(contender, first, count, env)
         _calm(servers)
-        with _running(contender, env, Path(directory)) as children:
+        around = (contender, env, Path(directory))
+        with _beside(*around) as answers, _running(*around) as children:
             drained = _measure(children, Path(env[meter.DIRECTORY]), count, servers)
+        drained = replace(drained, beside=answers[0] if answers else None)
         asyncio.run(_require_empty(url, queue))
     if clean:
         asyncio.run(ledgers.require_done(servers.dsn, contender.ledger, count))
@@ -109,9 +113,26 @@ def _calm(servers: Servers) -> None:
 
 
 @contextmanager
+def _beside(contender: Contender, env: dict[str, str], directory: Path) -> Iterator[list[Answer]]:
+    """Run what a contender wants beside it; its answer comes at the end."""
+    answers: list[Answer] = []
+    if not contender.beside:
+        yield answers
+        return
+    command = [part.format(config=_config(contender, directory)) for part in contender.beside]
+    child = Child([sys.executable, "-m", *command], env, directory, directory / "beside")
+    try:
+        yield answers
+    finally:
+        early = child.ended
+        answers.append(child.interrupt())
+    if early:
+        raise BenchError(f"what runs beside {contender.name} had nothing more to do\n{child.last_lines()}")
+
+
+@contextmanager
 def _running(contender: Contender, env: dict[str, str], directory: Path) -> Iterator[list[Child]]:
-    config = directory / "acklast.toml"
-    config.write_text(_toml(contender, directory))
+    config = _config(contender, directory)
     children: list[Child] = []
     try:
         for number in range(contender.daemons):
@@ -125,15 +146,17 @@ def _running(contender: Contender, env: dict[str, str], directory: Path) -> Iter
             child.stop()
 
 
-def _toml(contender: Contender, directory: Path) -> str:
+def _config(contender: Contender, directory: Path) -> Path:
+    path = directory / "acklast.toml"
     # All else as it is by default: the log at info, the lease, the drain.
-    return f"""\
+    path.write_text(f"""\
 app = "bench.contenders.lane:app"
 state_dir = "{directory / "state"}"
 [lanes.bench]
 concurrency = {contender.concurrency}
 prefetch = {contender.prefetch}
-"""
+""")
+    return path
 
 
 def _measure(children: list[Child], meters: Path, count: int, servers: Servers) -> Drained:

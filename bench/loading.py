@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
@@ -65,11 +65,14 @@ def _line(key: str, run: str, at: str) -> bytes:
     return f"bench\t{key}\tdone\t1\t1\t1\t1\t{times}\t\\\\x{digest}\tbench.v1\t{run}\n".encode()
 
 
-async def load(dsn: str, count: int, keys: Keys) -> None:
-    """Load ``count`` rows, and leave the server nothing to do after: statistics, hint bits, dirty pages."""
+async def load(dsn: str, count: int, keys: Keys, until: datetime) -> None:
+    """Load ``count`` rows, the last one done at ``until``.
+
+    Leaves the server nothing to do after it: no statistics, hint bits or dirty pages to write.
+    """
     connection = await asyncpg.connect(dsn)
     try:
-        for batch in batches(count, keys, datetime.now(UTC)):
+        for batch in batches(count, keys, until):
             await _copy(connection, batch)
         await connection.execute("vacuum (analyze, freeze) acklast.jobs")
         await connection.execute("checkpoint")

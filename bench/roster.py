@@ -46,6 +46,8 @@ class Contender:
     """What follows ``python -m``. {config} is acklast.toml, {number} tells several processes apart."""
     env: Mapping[str, str] = field(default_factory=dict)
     daemons: int = 1
+    beside: tuple[str, ...] = ()
+    """A command that runs beside it the whole time, answers SIGINT with JSON, and is not counted with it."""
     usual: bool = True
     """Whether it runs where --only names nobody."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from bench import ledgers
@@ -60,7 +61,7 @@ def _place(case: Case, servers: Servers, progress: Progress) -> Servers:
     dsn = asyncio.run(ledgers.create(servers.dsn, f"bench_{case.keys.value}_{case.rows}"))
     if case.rows:
         progress.say(f"loading {case.rows:,} rows with {case.keys.value} keys")
-        asyncio.run(load(dsn, case.rows, case.keys))
+        asyncio.run(load(dsn, case.rows, case.keys, datetime.now(UTC)))
     return replace(servers, dsn=dsn)
 
 

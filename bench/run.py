@@ -17,6 +17,7 @@ from bench import ledgers, machine
 from bench.latency import CONTENDERS as ALONE
 from bench.latency import latency
 from bench.progress import Progress
+from bench.pruning import pruning
 from bench.queues import BenchError
 from bench.report import Report, show, write_json
 from bench.roster import chosen, listed
@@ -49,11 +50,16 @@ def _rows(options: argparse.Namespace, servers: Servers, progress: Progress) -> 
     return rows(sizes, options.rounds, options.jobs, servers, progress)
 
 
+def _prune(options: argparse.Namespace, servers: Servers, progress: Progress) -> Report:
+    return pruning(options.expired, options.rounds, options.jobs, servers, progress)
+
+
 TABLES: Final[dict[str, Table]] = {
     "throughput": _throughput,
     "latency": _latency,
     "daemons": _daemons,
     "rows": _rows,
+    "prune": _prune,
 }
 
 
@@ -68,6 +74,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--jobs", type=int, default=20_000, help="of one drain; slow contenders get a share (default 20000)")
     add("--latency-jobs", type=int, default=1000, help="one at a time (default 1000)")
     add("--rows", default="1000000,10000000", help="in the ledger before (default 1000000,10000000)")
+    add("--expired", type=int, default=1_000_000, help="rows to prune (default 1000000)")
     add("--json", type=Path, metavar="FILE", help="write every round's figures there")
     return parser.parse_args(argv)
 

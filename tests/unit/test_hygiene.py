@@ -118,8 +118,9 @@ def test_no_module_is_a_drawer_for_anything() -> None:
     assert [name(path) for path in code if path.name in drawers] == []
 
 
-def test_the_lock_names_nothing_of_where_it_was_made() -> None:
-    lock = (ROOT / "requirements.lock").read_text()
+@pytest.mark.parametrize("file", ["requirements.lock", "requirements-bench.lock"])
+def test_a_lock_names_nothing_of_where_it_was_made(file: str) -> None:
+    lock = (ROOT / file).read_text()
     pins = [line for line in lock.splitlines() if line and not line.startswith((" ", "#"))]
     assert pins
     assert [line for line in pins if not re.fullmatch(r"[a-z0-9-]+==\S+ \\", line)] == []
