@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +63,7 @@ class Child:
         self._end(signal.SIGTERM)
 
     def interrupt(self) -> Answer:
-        """SIGINT, as Ctrl-C would, and the JSON of the last line.
+        """SIGINT, as Ctrl-C would, and what the lines of JSON hold that it printed, all in one.
 
         Raises:
             BenchError: it did not end in time, or said nothing of the kind.
@@ -72,7 +73,7 @@ class Child:
         lines = [line for line in self._log.read_text(errors="replace").splitlines() if line.startswith("{")]
         if not lines:
             raise BenchError(f"{' '.join(self._command)} gave no answer\n{self.last_lines()}")
-        return Answer(json.loads(lines[-1]), ran_s)
+        return Answer(dict(ChainMap(*map(json.loads, lines))), ran_s)
 
     def _end(self, number: signal.Signals) -> None:
         self._process.send_signal(number)

@@ -27,6 +27,8 @@ from bench.site import Site
 ROOT: Final = Path(__file__).parents[1]
 _POLL_S: Final = 0.01
 _STUCK_S: Final = 30.0
+_BEGUN_S: Final = 3.0
+"""What runs beside a contender is at work by then."""
 _CALM_S: Final = 0.2
 _CALM_PART: Final = 0.1
 _CALM_WITHIN_S: Final = 5.0
@@ -122,6 +124,7 @@ def _beside(contender: Contender, env: dict[str, str], directory: Path) -> Itera
     command = [part.format(config=_config(contender, directory)) for part in contender.beside]
     child = Child([sys.executable, "-m", *command], env, directory, directory / "beside")
     try:
+        time.sleep(_BEGUN_S)
         yield answers
     finally:
         early = child.ended

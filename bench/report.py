@@ -53,11 +53,28 @@ def write_json(
 ) -> None:
     """All reports of a run with the machine that they are from."""
     tables = {
-        report.name: {"title": report.title, "notes": list(report.notes), "rows": report.figures}
+        report.name: {
+            "title": report.title,
+            "notes": list(report.notes),
+            "rows": report.figures,
+            "markdown": markdown(report),
+        }
         for report in reports
     }
     whole = {"machine": machine, "options": options, "tables": tables}
     path.write_text(json.dumps(whole, indent=2, default=str) + "\n")
+
+
+def markdown(report: Report) -> list[str]:
+    """The lines of the same table for a page of the documentation."""
+    bars = ["---:" if numeric else "---" for numeric in map(_numeric, report.rows[0])] if report.rows else []
+    lines = [list(report.headings), bars, *map(list, report.rows)]
+    return [f"| {' | '.join(map(_plain, line))} |" for line in lines]
+
+
+def _plain(cell: str) -> str:
+    """A cell in one line: the range in brackets after the median."""
+    return cell.replace("\n[dim]", " (").replace("[/dim]", ")").replace("\n", " ")
 
 
 def _numeric(cell: str) -> bool:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from bench.loading import Keys, batches
 from bench.queues import BenchError
-from bench.report import Report, show, spread, write_json
+from bench.report import Report, markdown, show, spread, write_json
 from bench.roster import CONTENDERS, chosen, listed
 from bench.run import main, parse
 from bench.site import BODY_BYTES, Site, body
@@ -101,3 +101,9 @@ def test_a_report_is_for_people_and_for_programs(tmp_path: Path) -> None:
     found = json.loads((tmp_path / "out.json").read_text())
     assert found["machine"] == {"kernel": "6"}
     assert found["tables"]["t"]["rows"]["a"]["jobs_per_s"] == [12.0]
+
+
+def test_a_report_becomes_a_table_of_the_documentation() -> None:
+    cells = [["a", spread(Spread(12, 11, 13))], ["b", "9"]]
+    report = Report("t", "Title", ["", "CPU\nus"], cells, {})
+    assert markdown(report) == ["|  | CPU us |", "| --- | ---: |", "| a | 12 (11-13) |", "| b | 9 |"]
