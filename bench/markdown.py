@@ -1,4 +1,4 @@
-"""A run's tables for docs/explanation/performance.md: ``python -m bench.markdown FILE``, the file of --json."""
+"""A run's tables for docs/explanation/performance.md: ``python -m bench.markdown FILE``, that of --json."""
 
 from __future__ import annotations
 
