@@ -3,131 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
+import time
 from collections.abc import Awaitable, Callable
+from typing import Final
 
-import aio_pika
 import aiormq
 from aiormq.abc import AbstractChannel, DeliveredMessage
 
-from acklast.acks import Prefix, nack_frame
 from acklast.broker import Link
+from acklast.channels import LOST, BulkChannel, LibraryChannel, raw_of
+from acklast.pacing.prefetch import Prefetch
 from acklast.receiver import BulkProtocol
-from acklast.settle import ConsumeChannel, Delivery, nothing_to_repair
+from acklast.settle import Delivery, nothing_to_repair
 from acklast.telemetry.events import Emitter
 from acklast_topology.calls import only_real_cancellation
 from acklast_topology.contract import RawMessage
 
-_REOPEN_S = (0.1, 0.5, 1.0, 2.0, 5.0)
-_LOST = (OSError, aio_pika.exceptions.AMQPError, RuntimeError, TimeoutError)
-"""What the client library raises on a channel or a connection that is gone."""
-
-
-class _Channel:
-    """The channel of one consuming session, as the settler sees it."""
-
-    __slots__ = ("_channel",)
-
-    def __init__(self, channel: AbstractChannel) -> None:
-        self._channel = channel
-
-    @property
-    def alive(self) -> bool:
-        return not self._channel.is_closed
-
-    async def ack(self, tag: int) -> bool:
-        return await self._send(self._channel.basic_ack(tag, wait=False))
-
-    async def nack(self, tag: int) -> bool:
-        return await self._send(self._channel.basic_nack(tag, requeue=True, wait=False))
-
-    async def _send(self, call: Awaitable[None]) -> bool:
-        """Whether the library took the frame.
-
-        It takes a few and holds up the next. Once the connection is dead nobody makes room for those any
-        more, and whoever waited on would wait for ever: with its delivery, and every drain with it.
-        """
-        sending, closing = asyncio.ensure_future(call), self._channel.closing
-        try:
-            await asyncio.wait({sending, closing}, return_when=asyncio.FIRST_COMPLETED)
-            return sending.done() and _sent(sending)
-        finally:
-            sending.cancel()
-            closing.cancel()  # ours alone: the library makes one for each who asks
-
-
-def _sent(sending: asyncio.Future[None]) -> bool:
-    try:
-        sending.result()
-    except (*_LOST, asyncio.CancelledError):
-        return False
-    return True
-
-
-class _BulkChannel:
-    """The same over the bulk receiver: the acks of one turn of the event loop go in one write."""
-
-    __slots__ = ("_channel", "_prefix", "_protocol", "_tags")
-
-    def __init__(self, channel: AbstractChannel, protocol: BulkProtocol) -> None:
-        self._channel = channel
-        self._protocol = protocol
-        self._prefix = Prefix()
-        self._tags: list[int] = []
-
-    @property
-    def alive(self) -> bool:
-        return not self._channel.is_closed
-
-    async def ack(self, tag: int) -> bool:
-        if self._channel.is_closed:
-            return False
-        if not self._tags:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._tags.append(tag)
-        return True
-
-    async def nack(self, tag: int) -> bool:
-        if self._channel.is_closed:
-            return False
-        # Written at once, so ahead of any multiple ack that covers it.
-        self._prefix.settle([tag])
-        self._protocol.write(nack_frame(self._channel.number, tag))
-        return True
-
-    def _flush(self) -> None:
-        tags, self._tags = self._tags, []
-        if not self._channel.is_closed:
-            self._protocol.write(self._prefix.frames(self._channel.number, tags))
-
-
-def raw_of(message: DeliveredMessage) -> RawMessage:
-    """What the library made of a message, as the contract reads it."""
-    deliver, properties = message.delivery, message.header.properties
-    return RawMessage(
-        body=message.body,
-        exchange=text_of(getattr(deliver, "exchange", None)),
-        routing_key=text_of(message.routing_key),
-        redelivered=bool(message.redelivered),
-        content_type=properties.content_type,
-        content_encoding=properties.content_encoding,
-        headers=properties.headers or {},
-        delivery_mode=properties.delivery_mode,
-        priority=properties.priority,
-        correlation_id=properties.correlation_id,
-        reply_to=properties.reply_to,
-        expiration=properties.expiration,
-        message_id=properties.message_id,
-        timestamp=properties.timestamp,
-        type=properties.message_type,
-        user_id=properties.user_id,
-        app_id=properties.app_id,
-    )
-
-
-def text_of(value: str | bytes | None) -> str:
-    """A name that the broker sent; what of it is not UTF-8 is escaped."""
-    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value or ""
+_FIRST: Final = asyncio.FIRST_COMPLETED
+_REOPEN_S: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
+_ANSWER_S: Final = 5.0
+"""How long the broker may take to answer; then the channel is given up."""
+_LOOK_S: Final = 0.5
+"""How often the lane's pace is looked at."""
+_LONGEST_S: Final = 300.0
+"""Nothing waits here for a slot longer than this: after half an hour the broker ends the whole channel."""
 
 
 class Consumer:
@@ -141,22 +42,29 @@ class Consumer:
         self,
         lane: str,
         queue: str,
-        prefetch: int,
+        prefetch: Prefetch,
         link: Link,
         deliver: Callable[[Delivery], None],
+        recall: Callable[[float], list[Delivery]],
         emitter: Emitter,
         repair: Callable[[], Awaitable[None]] = nothing_to_repair,
     ) -> None:
-        """``repair`` is asked where the queue itself is gone: declare again what is missing."""
+        """``recall`` takes back what came before a moment of the monotonic clock and has not started.
+
+        ``repair`` is asked where the queue itself is gone: declare again what is missing.
+        """
         self._repair = repair
         self._lane = lane
         self._queue = queue
         self._prefetch = prefetch
         self._link = link
         self._deliver = deliver
+        self._recall = recall
         self._emitter = emitter
         self._channel: AbstractChannel | None = None
         self._tag: str | None = None
+        self._changing = asyncio.Lock()
+        """Held while a consumer of ours is being opened or ended: at most one of both at a time."""
         self._stopping = False
         self.consuming = asyncio.Event()
 
@@ -191,15 +99,20 @@ class Consumer:
         """Consume on a fresh channel until it ends; the reason why it did."""
         channel = await connection.channel(publisher_confirms=False)
         if protocol is None:
-            return await self._consume_on(channel, _Channel(channel))
-        session = _BulkChannel(channel, protocol)
-        protocol.take(channel.number, lambda tag, raw: self._deliver(Delivery(raw, tag, session)))
+            return await self._consume_on(channel, LibraryChannel(channel))
+        session = BulkChannel(channel, protocol)
+
+        def take(tag: int, raw: RawMessage) -> None:
+            session.taken = tag  # they count from 1 on each channel
+            self._deliver(Delivery(raw, tag, session))
+
+        protocol.take(channel.number, take)
         try:
             return await self._consume_on(channel, session)
         finally:
             protocol.leave(channel.number)
 
-    async def _consume_on(self, channel: AbstractChannel, session: ConsumeChannel) -> str:
+    async def _consume_on(self, channel: AbstractChannel, session: LibraryChannel | BulkChannel) -> str:
         cancelled: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         def on_cancel(_: object) -> None:
@@ -208,46 +121,104 @@ class Consumer:
                 cancelled.set_result("the broker cancelled the consumer")
 
         channel.on_consumer_cancel_callbacks.add(on_cancel)
-        await channel.basic_qos(prefetch_count=self._prefetch)
+        # Before anything else is awaited: each time that it is asked for, the library makes another one.
+        closing = channel.closing
+        self._channel, self._tag = channel, None
+        prefetch = self._prefetch.begin(time.monotonic())
+        async with self._changing:
+            await self._open(channel, session, prefetch)
+        if self._tag is not None:
+            self.consuming.set()
+            receiver = "library" if isinstance(session, LibraryChannel) else "bulk"
+            self._emitter.notice("lane.consuming", lane=self._lane, prefetch=prefetch, receiver=receiver)
+        while not (await asyncio.wait({cancelled, closing}, timeout=_LOOK_S, return_when=_FIRST))[0]:
+            await self._look(channel, session)
+        return await self._ended(channel, cancelled, closing)
+
+    async def _open(
+        self, channel: AbstractChannel, session: LibraryChannel | BulkChannel, prefetch: int
+    ) -> None:
+        """Open a consumer with this prefetch, unless all is to stop.
+
+        Under a tag of its own each time: for one that it knows a quorum queue takes up where that one ended,
+        and delivers again what is still held.
+        """
 
         async def on_message(message: DeliveredMessage) -> None:
             assert message.delivery_tag is not None
+            session.taken = message.delivery_tag
             self._deliver(Delivery(raw_of(message), message.delivery_tag, session))
 
-        answer = await channel.basic_consume(self._queue, on_message)
-        self._channel, self._tag = channel, answer.consumer_tag
         if self._stopping:
-            # Asked to cancel while the broker was still answering: there was no tag to cancel yet.
-            await self.cancel()
-        else:
-            self.consuming.set()
-            self._emitter.notice(
-                "lane.consuming",
-                lane=self._lane,
-                prefetch=self._prefetch,
-                receiver="library" if isinstance(session, _Channel) else "bulk",
-            )
-        await asyncio.wait({cancelled, channel.closing}, return_when=asyncio.FIRST_COMPLETED)
-        return await self._ended(channel, cancelled)
+            return
+        await channel.basic_qos(prefetch_count=prefetch, timeout=_ANSWER_S)
+        answer = await channel.basic_consume(self._queue, on_message, timeout=_ANSWER_S)
+        self._tag = answer.consumer_tag
+
+    async def _look(self, channel: AbstractChannel, session: LibraryChannel | BulkChannel) -> None:
+        """Have the prefetch follow the pace, and let nothing wait here for too long."""
+        now = time.monotonic()
+        wanted = self._prefetch.look(now, session.settled, session.taken - session.settled)
+        if self._stopping:
+            return
+        if wanted is not None:
+            await self._change(channel, session, wanted)
+        elif stale := self._recall(now - _LONGEST_S):
+            await self._give_back(stale)
+            self._emitter.notice("lane.given_back", lane=self._lane, count=len(stale), waited_s=_LONGEST_S)
+
+    async def _change(
+        self, channel: AbstractChannel, session: LibraryChannel | BulkChannel, prefetch: int
+    ) -> None:
+        """Go on with another prefetch, on the same channel: what is held stays, and is acked as before.
+
+        A consumer keeps the prefetch that it was opened with, and a quorum queue knows none for the whole
+        channel: so the consumer is ended and another one opened. For less, what has not started goes back:
+        the broker does not count it for the new consumer, and would send as much again.
+        """
+        async with self._changing:
+            if self._stopping or self._tag is None:
+                return
+            tag, self._tag = self._tag, None
+            await channel.basic_cancel(tag, timeout=_ANSWER_S)
+            was = self._prefetch.count
+            surplus = self._recall(math.inf) if prefetch < was else []
+            await self._give_back(surplus)
+            await self._open(channel, session, prefetch)
+            self._prefetch.change(time.monotonic(), prefetch)
+        self._emitter.notice(
+            "lane.prefetch",
+            lane=self._lane,
+            prefetch=prefetch,
+            was=was,
+            per_s=round(self._prefetch.pace.per_s, 1),
+            given_back=len(surplus),
+        )
 
     @staticmethod
-    async def _ended(channel: AbstractChannel, cancelled: asyncio.Future[str]) -> str:
+    async def _give_back(deliveries: list[Delivery]) -> None:
+        for delivery in deliveries:
+            await delivery.channel.nack(delivery.tag)
+
+    @staticmethod
+    async def _ended(
+        channel: AbstractChannel, cancelled: asyncio.Future[str], closing: asyncio.Future[None]
+    ) -> str:
         if cancelled.done():
             # Close, so that what this channel holds is requeued now and not at some later death.
             await channel.close()
             return cancelled.result()
-        error = channel.closing.exception() if not channel.closing.cancelled() else None
+        error = closing.exception() if not closing.cancelled() else None
         return str(error) if error else "the channel was closed"
 
     async def cancel(self) -> None:
         """Stop consuming and wait for the broker's word. The channel stays open for the acks to come."""
         self._stopping = True
-        channel, tag = self._channel, self._tag
-        if channel is None or tag is None or channel.is_closed:
-            return
         try:
-            await channel.basic_cancel(tag, timeout=5.0)
-        except _LOST:
+            async with self._changing:
+                if self._channel is not None and self._tag is not None and not self._channel.is_closed:
+                    await self._channel.basic_cancel(self._tag, timeout=_ANSWER_S)
+        except LOST:
             return
         finally:
             self.consuming.clear()

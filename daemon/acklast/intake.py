@@ -20,6 +20,8 @@ class Intake:
         self._slots = slots
         self._start = start
         self._waiting: deque[Delivery] = deque()
+        self._starting = 0
+        """Tasks that were made and have not run yet: each takes its slot when it does."""
         slots.on_free = self.go_on
 
     def __len__(self) -> int:
@@ -28,8 +30,8 @@ class Intake:
 
     def take(self, delivery: Delivery) -> None:
         """Start it now if a slot is free and nobody came before, else when its turn comes."""
-        if self._slots.free and not self._waiting:
-            self._start(delivery)
+        if self._has_room() and not self._waiting:
+            self._begin(delivery)
         else:
             self._waiting.append(delivery)
 
@@ -39,9 +41,23 @@ class Intake:
         Called when a slot came free and when a delivery has ended: one that broke the contract never took
         the slot that it was started for.
         """
-        while self._waiting and self._slots.free:
-            delivery = self._waiting.popleft()
-            self._start(delivery)
-            if not self._slots.closed:
-                # Its task takes the slot a moment later. Should another come first, it waits in line there.
-                return
+        while self._waiting and self._has_room():
+            self._begin(self._waiting.popleft())
+
+    def begun(self) -> None:
+        """The first act of each task that was started."""
+        self._starting -= 1
+
+    def recall(self, before: float) -> list[Delivery]:
+        """Take out what came before a moment of the monotonic clock and waits still: the oldest first."""
+        recalled = []
+        while self._waiting and self._waiting[0].taken_at < before:
+            recalled.append(self._waiting.popleft())
+        return recalled
+
+    def _has_room(self) -> bool:
+        return self._slots.closed or self._slots.held + self._starting < self._slots.count
+
+    def _begin(self, delivery: Delivery) -> None:
+        self._starting += 1
+        self._start(delivery)

@@ -30,6 +30,7 @@ from acklast.ledger.postgres import PostgresLedger
 from acklast.notify import Notify
 from acklast.pacing.budgets import Budget
 from acklast.pacing.lanes import LanePacing
+from acklast.pacing.prefetch import Prefetch
 from acklast.pacing.slots import Slots
 from acklast.pruner import Pruner, keeps_of
 from acklast.receiver import KNOWN_AIORMQ, knows_library, library_version
@@ -268,12 +269,17 @@ class Daemon:
         )
 
     def _consumer(self, lane: Lane) -> Consumer:
+        settings, intake = self._config.lanes[lane.name], self._intake(lane)
+        quota = lane.pacing.budget.quota if lane.pacing.budget else None
         return Consumer(
             lane.name,
             self._config.names.work(lane.name),
-            self._config.lanes[lane.name].prefetch,
+            Prefetch(
+                settings.prefetch, settings.concurrency, quota.count / quota.period_s if quota else None
+            ),
             self._consuming,
-            self._intake(lane).take,
+            intake.take,
+            intake.recall,
             self._emitter,
             self._repair,
         )
@@ -286,6 +292,7 @@ class Daemon:
         return intake
 
     async def _process(self, lane: Lane, intake: Intake, delivery: Delivery) -> None:
+        intake.begun()
         try:
             await process(lane, delivery)
         except Exception as defect:

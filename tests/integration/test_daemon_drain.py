@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from acklast.errors import Exit
 from acklast.ledger.api import State
+from acklast.pacing.prefetch import prefetch_for
 from harness import eventually
 from harness.daemon import Daemon
 from harness.scripted import LANE
@@ -18,12 +19,18 @@ NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
 
 WORK = NAMES.work(LANE)
 WAIT = {"do": "wait", "gate": "go"}
-RUNNING = 5
-BUFFERED = 50
+RUNNING = 30
+HELD = prefetch_for(1000, RUNNING, 0.0, None)
+BUFFERED = HELD - RUNNING
+UNTAKEN = 20
 
 
 async def calls_made(place: Site, count: int) -> None:
     await eventually(lambda: len(place.log.calls()) >= count, what=f"{count} calls")
+
+
+async def untaken(place: Site, count: int) -> bool:
+    return await place.ready() == {WORK: count}
 
 
 def receipt(daemon: Daemon) -> dict[str, Any]:
@@ -34,12 +41,12 @@ def receipt(daemon: Daemon) -> dict[str, Any]:
 
 
 async def test_sigterm_lets_running_jobs_end_and_gives_buffered_ones_back(new_site: NewSite) -> None:
-    total = RUNNING + BUFFERED
-    async with new_site(concurrency=RUNNING, prefetch=total) as place:
+    total = HELD + UNTAKEN
+    async with new_site(concurrency=RUNNING) as place:
         await place.publish(*(scripted(f"job-{number}", WAIT) for number in range(total)))
         with place.daemon() as daemon:
             await calls_made(place, RUNNING)
-            await eventually(place.is_drained, what="all are delivered")
+            await eventually(lambda: untaken(place, UNTAKEN), what="all that fit are delivered")
             daemon.signal(signal.SIGTERM)
             await daemon.says("drain.started")
             place.open_gate("go")
@@ -48,7 +55,7 @@ async def test_sigterm_lets_running_jobs_end_and_gives_buffered_ones_back(new_si
         assert (told["completed"], told["given_back"]) == (RUNNING, BUFFERED)
         assert (told["unknown"], told["left"], told["cut"]) == (0, 0, False)
         assert told["seconds"] < told["deadline_s"]
-        assert await place.ready() == {WORK: BUFFERED}
+        assert await place.ready() == {WORK: BUFFERED + UNTAKEN}
         assert len(place.log.effects()) == len(place.log.calls()) == RUNNING
         with place.daemon() as successor:
             await eventually(lambda: len(place.log.effects()) == total, what="the rest is done")

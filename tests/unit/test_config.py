@@ -25,8 +25,10 @@ def test_defaults_are_complete(tmp_path: Path) -> None:
     assert config.path == tmp_path / "acklast.toml"
 
 
-@pytest.mark.parametrize(("concurrency", "prefetch"), [(1, 10), (5, 10), (40, 80), (5000, 1000)])
-def test_prefetch_follows_concurrency_within_bounds(tmp_path: Path, concurrency: int, prefetch: int) -> None:
+@pytest.mark.parametrize(("concurrency", "prefetch"), [(1, 1000), (500, 1000), (501, 1002), (10_000, 20_000)])
+def test_the_ceiling_of_prefetch_leaves_room_for_every_handler(
+    tmp_path: Path, concurrency: int, prefetch: int
+) -> None:
     config = read(tmp_path, changed("concurrency = 3", f"concurrency = {concurrency}"))
     assert config.lanes["rent-reminders"].prefetch == prefetch
 

@@ -33,15 +33,15 @@ def test_several_urls_come_in_one_variable(tmp_path: Path) -> None:
 
 def test_any_key_can_be_set_and_lanes_with_a_dash_are_written_with_an_underscore(tmp_path: Path) -> None:
     env = {
-        "ACKLAST__LANES__RENT_REMINDERS__CONCURRENCY": "17",
+        "ACKLAST__LANES__RENT_REMINDERS__CONCURRENCY": "1700",
         "ACKLAST__BUDGETS__PROPERTY_API__QUOTA": "7 per 1 min",
         "ACKLAST__LOG__LEVEL": "debug",
         "ACKLAST__NAMESPACE": "staging",
         "ACKLAST__LEDGER__ALLOW_UNSAFE_SERVER": "true",
     }
     config = read(tmp_path, env=env)
-    assert config.lanes["rent-reminders"].concurrency == 17
-    assert config.lanes["rent-reminders"].prefetch == 34
+    assert config.lanes["rent-reminders"].concurrency == 1700
+    assert config.lanes["rent-reminders"].prefetch == 3400
     assert config.budgets["property-api"].quota.period_s == 60.0
     assert config.log.level == "debug"
     assert config.namespace == "staging"

@@ -10,7 +10,7 @@ import aiormq
 import pytest
 from aiormq.abc import AbstractChannel
 
-from acklast.consumer import _Channel
+from acklast.channels import LibraryChannel
 from harness.virtual import turns
 
 
@@ -48,10 +48,10 @@ class FakeChannel:
             raise aiormq.exceptions.ChannelInvalidStateError("closed")
 
 
-@pytest.mark.parametrize("settle", [_Channel.ack, _Channel.nack])
+@pytest.mark.parametrize("settle", [LibraryChannel.ack, LibraryChannel.nack])
 async def test_what_waits_for_room_on_a_connection_that_dies_is_lost_and_not_stuck(settle: Any) -> None:
     library = FakeChannel()
-    sending = asyncio.create_task(settle(_Channel(cast("AbstractChannel", library)), 1))
+    sending = asyncio.create_task(settle(LibraryChannel(cast("AbstractChannel", library)), 1))
     await turns()
     assert not sending.done()
     library.over.set_result(None)
@@ -60,7 +60,7 @@ async def test_what_waits_for_room_on_a_connection_that_dies_is_lost_and_not_stu
 
 async def test_an_ack_waits_for_room_and_leaves_no_observer_behind() -> None:
     library = FakeChannel()
-    sending = asyncio.create_task(_Channel(cast("AbstractChannel", library)).ack(1))
+    sending = asyncio.create_task(LibraryChannel(cast("AbstractChannel", library)).ack(1))
     await turns()
     assert not sending.done()
     library.room.set()
@@ -72,4 +72,4 @@ async def test_an_ack_that_the_library_refuses_is_lost() -> None:
     library = FakeChannel()
     library.over.set_result(None)
     library.room.set()
-    assert await _Channel(cast("AbstractChannel", library)).ack(1) is False
+    assert await LibraryChannel(cast("AbstractChannel", library)).ack(1) is False

@@ -10,6 +10,7 @@ import aiormq
 
 from acklast.broker import Link
 from acklast.consumer import Consumer
+from acklast.pacing.prefetch import Prefetch
 from acklast.settle import Delivery
 from acklast.telemetry.events import Emitter
 from harness.virtual import turns
@@ -25,10 +26,10 @@ class FakeChannel:
         self.is_closed = False
         self.calls: list[str] = []
 
-    async def basic_qos(self, *, prefetch_count: int) -> None:
+    async def basic_qos(self, *, prefetch_count: int, **_: float) -> None:
         self.calls.append(f"qos {prefetch_count}")
 
-    async def basic_consume(self, queue: str, on_message: Any) -> Any:
+    async def basic_consume(self, queue: str, on_message: Any, **_: float) -> Any:
         self.calls.append(f"consume {queue}")
         await self.answer.wait()
         return SimpleNamespace(consumer_tag="tag")
@@ -57,7 +58,9 @@ def consumer_on(link: FakeLink) -> Consumer:
     def refuse(delivery: Delivery) -> None:
         raise AssertionError("nothing is delivered here")
 
-    return Consumer("rent", "rent.work", 5, cast("Link", link), refuse, Emitter())
+    return Consumer(
+        "rent", "rent.work", Prefetch(5, 5), cast("Link", link), refuse, lambda before: [], Emitter()
+    )
 
 
 async def test_stopping_while_the_broker_is_away_consumes_nothing_when_it_is_back() -> None:
@@ -79,10 +82,12 @@ async def test_stopping_while_the_broker_opens_the_consumer_cancels_it_at_once()
     consumer = consumer_on(link)
     running = asyncio.create_task(consumer.run())
     await turns()
-    await consumer.cancel()
-    assert channel.calls == ["qos 5", "consume rent.work"]
-    channel.answer.set()
+    stopping = asyncio.create_task(consumer.cancel())
     await turns()
+    assert channel.calls == ["qos 5", "consume rent.work"]
+    assert not stopping.done(), "what is given back now would come straight back"
+    channel.answer.set()
+    await asyncio.wait_for(stopping, 10)
     assert channel.calls[-1] == "cancel tag"
     assert not consumer.consuming.is_set()
     channel.closing.set_exception(aiormq.exceptions.ConnectionClosed(320, "closed"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any, cast
 
 from hypothesis import given
@@ -37,6 +38,7 @@ class Works:
         self.tasks.add(asyncio.create_task(self._run(delivery.tag)))
 
     async def _run(self, tag: int) -> None:
+        self.intake.begun()
         try:
             if tag not in self._slotless:
                 with await self.pacing.enter():
@@ -80,6 +82,32 @@ async def test_no_task_is_made_before_a_slot_is_free() -> None:
     assert works.started == [0, 1, 2]
     assert len(works.intake) == 7
     await works.finish()
+
+
+async def test_of_many_that_come_in_one_read_no_more_are_started_than_slots_are_free() -> None:
+    works = Works(3)
+    for tag in range(10):
+        works.intake.take(delivery(tag))
+    assert (len(works.tasks), len(works.intake)) == (3, 7)
+    await turns()
+    works.running[1].set()
+    await turns()
+    assert (len(works.tasks), len(works.intake)) == (4, 6)
+    await works.finish()
+    assert works.started == list(range(10))
+
+
+async def test_what_waits_can_be_recalled_and_what_was_started_cannot() -> None:
+    works = Works(1)
+    for tag in range(5):
+        works.intake.take(Delivery(RawMessage(b""), tag, cast("Any", None), taken_at=float(tag)))
+    await turns()
+    assert [one.tag for one in works.intake.recall(3.0)] == [1, 2]
+    assert [one.tag for one in works.intake.recall(math.inf)] == [3, 4]
+    assert works.intake.recall(math.inf) == []
+    works.intake.take(delivery(5))
+    await works.finish()
+    assert works.started == [0, 5]
 
 
 async def test_those_that_need_no_slot_hold_nobody_up() -> None:

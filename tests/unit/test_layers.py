@@ -19,7 +19,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("decide",),
     ("config", "handlers", "telemetry"),
     ("ledger", "pacing", "lenient", "frames", "acks", "receiver", "broker", "instance", "notify"),
-    ("settle", "letters"),
+    ("settle", "letters", "channels"),
     ("lane",),
     ("judge",),
     ("delivery",),

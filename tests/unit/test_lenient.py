@@ -14,7 +14,7 @@ from pamqp import commands, decode, frame
 from pamqp.header import ContentHeader
 
 from acklast import frames, lenient
-from acklast.consumer import text_of
+from acklast.channels import text_of
 from acklast_topology.wire import Properties
 
 

@@ -86,8 +86,8 @@ PositiveInt = Annotated[int, Field(ge=1)]
 
 
 def derived_prefetch(concurrency: int) -> int:
-    """Deliveries to hold for ``concurrency`` handlers: one to run and one to follow each, within bounds."""
-    return min(1000, max(10, 2 * concurrency))
+    """The most deliveries to hold for ``concurrency`` handlers; how many are held follows the pace."""
+    return max(1000, 2 * concurrency)
 
 
 class Section(BaseModel):
