@@ -14,6 +14,7 @@ import pytest
 
 from acklast.errors import LedgerUnavailable
 from acklast.ledger import batch
+from acklast.ledger import statement as parts
 from acklast.ledger.api import Fresh, Held, Recorded, Session, State
 from acklast.ledger.batch import Batch, Item
 from acklast.ledger.changes import change_for
@@ -78,6 +79,40 @@ async def test_a_key_that_somebody_inserts_meanwhile_is_asked_again(postgres: Po
     assert isinstance(answer, Fresh)
     assert (answer.fence, answer.attempt) == (1, 1)
     assert (await view(ledger)).state is State.CLAIMED
+
+
+async def test_a_race_for_a_new_key_is_lost_without_harm_to_the_others(
+    postgres: PostgresWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(parts, "_PATIENCE", "")  # it waits until the other is done, and then finds its key
+    statement.cache_clear()
+    session = await start(postgres.ledger)
+    insert = f"insert into acklast.jobs (lane, key, state) values ('{LANE}', 'k', 'queued')"
+    async with elsewhere(postgres, insert):
+        claims = [asyncio.create_task(postgres.ledger.claim(session, a_claim(key))) for key in "akz"]
+        waiting = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%inserted%'"
+        await eventually(lambda: postgres.sql(waiting))
+    answers = await asyncio.gather(*claims)
+    statement.cache_clear()
+    assert [type(answer) for answer in answers] == [Fresh, Fresh, Fresh]
+    assert [(await view(postgres.ledger, key)).attempts for key in "akz"] == [1, 1, 1]
+    assert "one by one" not in caplog.text
+
+
+async def test_a_locked_job_costs_no_connection(postgres: PostgresWorld) -> None:
+    ledger = postgres.ledger
+    session = await start(ledger)
+    fresh = await started(ledger, session)
+    flushing = "select pid from pg_stat_activity where pid <> pg_backend_pid() and query like '%inserted%'"
+    before = await postgres.sql(flushing)
+    async with elsewhere(postgres, LOCK_K):
+        told = asyncio.create_task(record(ledger, session, fresh, Complete()))
+        other = await started(ledger, session, "other")
+        assert await record(ledger, session, other, Complete(), "other") is Recorded.RECORDED
+    assert await told is Recorded.RECORDED
+    await started(ledger, session, "third")
+    assert await postgres.sql(flushing) == before
+    assert len(before) == 1
 
 
 async def test_a_renewal_that_commits_late_keeps_its_jobs(postgres: PostgresWorld) -> None:
@@ -185,7 +220,7 @@ async def test_most_updates_are_hot(postgres: PostgresWorld) -> None:
 
 
 def every_statement() -> list[str]:
-    names = ("claims", "dones", "tells", "notes", "again")
+    names = ("claims", "dones", "tells", "notes", "careful")
     return [statement(**dict(zip(names, chosen, strict=True))) for chosen in product((False, True), repeat=5)]
 
 
@@ -196,7 +231,10 @@ async def test_postgres_understands_every_statement_that_can_be_put_together(pos
     await connection.close()
 
 
-async def test_a_plan_made_for_an_empty_ledger_is_right_for_a_full_one(postgres: PostgresWorld) -> None:
+@pytest.mark.parametrize(("careful", "lookups"), [(False, 7), (True, 10)])
+async def test_a_plan_made_for_an_empty_ledger_is_right_for_a_full_one(
+    postgres: PostgresWorld, careful: bool, lookups: int
+) -> None:
     """The plan is kept: one that reads a whole table, fine while it is empty, would stay as it fills."""
     connection = await asyncpg.connect(postgres.dsn, server_settings=dict(SETTINGS))
     session = await start(postgres.ledger)
@@ -206,8 +244,10 @@ async def test_a_plan_made_for_an_empty_ledger_is_right_for_a_full_one(postgres:
         Item(n, session.id, (LANE, one.key), record=one, change=change_for(one)) for n, one in enumerate(told)
     ]
     batch = Batch([Item(9, session.id, (LANE, "a"), claim=a_claim("a")), *items], {(LANE, "d"): 1})
-    sql, arguments = prepared(batch)
+    sql, arguments = prepared(batch, careful=careful)
     plan = "\n".join(row[0] for row in await connection.fetch(f"explain {sql}", *arguments))
     await connection.close()
-    assert plan.count("using jobs_pkey on jobs") == 8
+    assert plan.count("using jobs_pkey on jobs") == lookups
+    found = r"using jobs_pkey on jobs.*\n *Index Cond: \(\(lane = .* AND \(key = "
+    assert len(re.findall(found, plan)) == lookups, plan
     assert not re.search(r"Seq Scan|Hash|Merge|Bitmap", plan), plan

@@ -50,6 +50,10 @@ class Unsent(LedgerUnavailable):
     """No server could be connected to: the statement was certainly not done."""
 
 
+class Busy(LedgerUnavailable):
+    """Another transaction did not let go of a row in time: nothing was done, and the connection is fine."""
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where the ledger is: one DSN or several, tried in order, and how careful to be about the server."""
@@ -158,7 +162,8 @@ def unavailable_as_error() -> Iterator[None]:
 def unavailable(error: BaseException) -> LedgerUnavailable:
     """``error`` in the words of the ledger's callers."""
     what = str(error) or type(error).__name__
-    return LedgerUnavailable(f"the ledger does not answer: {what}", _REMEDY)
+    kind = Busy if isinstance(error, asyncpg.LockNotAvailableError) else LedgerUnavailable
+    return kind(f"the ledger does not answer: {what}", _REMEDY)
 
 
 class Link:
@@ -185,6 +190,8 @@ class Link:
             try:
                 with unavailable_as_error():
                     return await work(connection)
+            except Busy:
+                raise
             except (LedgerUnavailable, asyncio.CancelledError):
                 # Whatever state it is in, nobody else should find out.
                 self._drop()

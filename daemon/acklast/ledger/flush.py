@@ -9,7 +9,7 @@ import asyncpg
 
 from acklast.ledger.api import Conflict, Decided, Fresh, Held, Letter, NotDue, Recorded, State
 from acklast.ledger.batch import Answer, Batch, Item
-from acklast.ledger.connect import Link
+from acklast.ledger.connect import Busy, Link, Rows
 from acklast.ledger.evidence import REASON_LIMIT, clean, failure_fingerprint, storable_json, trace_id
 from acklast.ledger.refusals import session_lost
 from acklast.ledger.statement import REAP, statement
@@ -35,29 +35,52 @@ async def flush(link: Link, batch: Batch) -> Mapping[int, Answer]:
         LedgerUnavailable: it may or may not have been done.
         asyncpg.PostgresError, ValueError: it was refused as a whole; nothing was done.
     """
-    sql, arguments = prepared(batch)
-    rows = await link.fetch(sql, *arguments)
+    careful = must_be_careful(batch)
+    try:
+        rows = await _send(link, batch, careful=careful)
+    except (Busy, asyncpg.UniqueViolationError):
+        # Somebody was at the same jobs at the same time. Nothing was done.
+        if careful:
+            raise
+        rows = await _send(link, batch, careful=True)
     if any(row["answer"] == "expired" for row in rows):
         await link.fetch(REAP)
     return answers(batch, rows)
 
 
-def prepared(batch: Batch) -> tuple[str, list[Any]]:
+async def _send(link: Link, batch: Batch, *, careful: bool) -> Rows:
+    sql, arguments = prepared(batch, careful=careful)
+    return await link.fetch(sql, *arguments)
+
+
+def must_be_careful(batch: Batch) -> bool:
+    """Whether a hopeful flush has already left one of these records without an answer."""
+    return any(item.asked and item.claim is None for item in batch.items)
+
+
+def prepared(batch: Batch, *, careful: bool = False) -> tuple[str, list[Any]]:
     """The statement that does this batch, and its parameters: one array per column."""
-    claims, dones, tells, again = [], [], [], False
+    claims, dones, tells = [], [], []
     for item in batch.items:
         if item.claim is not None:
             claims.append(_claim_row(item))
-            continue
-        again = again or item.asked > 0
-        if item.change is not None and item.change.state is State.DONE:
+        elif item.change is not None and item.change.state is State.DONE:
             dones.append(_done_row(item))
         else:
             tells.append(_tell_row(item))
     notes = [(lane, key, fence) for (lane, key), fence in batch.notes.items()]
-    sql = statement(claims=bool(claims), dones=bool(dones), tells=bool(tells), notes=bool(notes), again=again)
-    columns = [column for rows in (claims, dones, tells, notes) for column in zip(*rows, strict=True)]
+    sql = statement(
+        claims=bool(claims), dones=bool(dones), tells=bool(tells), notes=bool(notes), careful=careful
+    )
+    columns = [
+        _column(column) for rows in (claims, dones, tells, notes) for column in zip(*rows, strict=True)
+    ]
     return sql, [batch.items[0].session if batch.items else 0, *columns]
+
+
+def _column(values: Sequence[Any]) -> Sequence[Any]:
+    # The columns of a row in the statement are as long as the longest: NULLs at the end need no sending.
+    return values if values[0] is not None or values.count(None) < len(values) else ()
 
 
 def _claim_row(item: Item) -> tuple[Any, ...]:
@@ -141,9 +164,10 @@ def letter_fields(letter: Letter) -> dict[str, Any]:
 
 def answers(batch: Batch, rows: Sequence[asyncpg.Record]) -> Mapping[int, Answer]:
     """The callers' answers from the statement's rows."""
-    (_, alive, _, now, *_), *others = rows
-    found: dict[int, Answer] = {}
-    for ticket, answer, state, at, fence, attempt, rate_limited, ambiguous in others:
+    (_, alive, _, now, *_, fresh, done), *others = rows
+    found: dict[int, Answer] = dict.fromkeys(fresh or (), Fresh(1, 1, 0, ambiguous=False, now=now))
+    found.update(dict.fromkeys(done or (), Recorded.RECORDED))
+    for ticket, answer, state, at, fence, attempt, rate_limited, ambiguous, *_ in others:
         match answer:
             case "recorded" | "already":
                 found[ticket] = Recorded.RECORDED
