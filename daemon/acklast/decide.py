@@ -9,7 +9,7 @@ import math
 import re
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias, assert_never
 
 from acklast import errors, outcome
 from acklast.outcome import Bury, Complete, GiveBack, Hold, Outcome, Retry, Verdict
@@ -41,6 +41,7 @@ class Reconcile:
 
 
 Start: TypeAlias = Run | Reconcile | Bury | Hold
+_RUN: Final = Run()
 
 
 def reason_code(text: str) -> str:
@@ -153,7 +154,7 @@ def _may_run(attempt: Attempt, policy: Policy, now: datetime) -> Run | Bury:
         return Bury("crashed", f"no verdict after {attempt.number - 1} attempts")
     if attempt.deadline is not None and now >= attempt.deadline:
         return Bury("deadline_exceeded", "the deadline had passed before the start")
-    return Run()
+    return _RUN
 
 
 def decide(result: Outcome, attempt: Attempt, policy: Policy, now: datetime, jitter: float) -> Verdict:

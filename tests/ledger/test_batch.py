@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
@@ -70,20 +69,20 @@ def batcher(store: Store) -> Batcher:
     return Batcher(store.send)
 
 
-def claims(batcher: Batcher, *keys: str, session: int = 1) -> list[asyncio.Task[Claimed]]:
-    return [asyncio.create_task(batcher.claim(session, a_claim(key))) for key in keys]
+def claims(batcher: Batcher, *keys: str, session: int = 1) -> list[asyncio.Future[Claimed]]:
+    return [asyncio.ensure_future(batcher.claim(session, a_claim(key))) for key in keys]
 
 
 def a_complete(key: str) -> Record:
     return Record(LANE, key, 1, Complete(), "done", "", NOW, NOW)
 
 
-def record(batcher: Batcher, key: str) -> Coroutine[Any, Any, Recorded]:
+def record(batcher: Batcher, key: str) -> asyncio.Future[Recorded]:
     told = a_complete(key)
     return batcher.record(1, told, change_for(told))
 
 
-async def outcomes(tasks: list[asyncio.Task[Claimed]]) -> list[Claimed | BaseException]:
+async def outcomes(tasks: list[asyncio.Future[Claimed]]) -> list[Claimed | BaseException]:
     return await asyncio.gather(*tasks, return_exceptions=True)
 
 
@@ -238,7 +237,7 @@ async def test_a_verdict_is_recorded_even_if_its_caller_leaves(batcher: Batcher,
     store.open.clear()
     first = claims(batcher, "a")
     await eventually(lambda: store.batches)
-    leaver = asyncio.create_task(record(batcher, "b"))
+    leaver = asyncio.ensure_future(record(batcher, "b"))
     await asyncio.sleep(0)  # lets the tasks ask
     leaver.cancel()
     store.open.set()
@@ -275,14 +274,15 @@ async def test_close_flushes_what_waits(batcher: Batcher, store: Store) -> None:
     store.open.clear()
     first = claims(batcher, "a")
     await eventually(lambda: store.batches)
-    told = [asyncio.create_task(record(batcher, key)) for key in "bc"]
+    told = [asyncio.ensure_future(record(batcher, key)) for key in "bc"]
     await asyncio.sleep(0)  # lets the tasks ask
     batcher.note((LANE, "x"), 1)
     closing = asyncio.create_task(batcher.close())
     await asyncio.sleep(0)  # lets it begin
     store.open.set()
     await closing
-    assert [task.result() for task in (*first, *told)] == [FRESH, *[Recorded.RECORDED] * 2]
+    assert [one.result() for one in first] == [FRESH]
+    assert [one.result() for one in told] == [Recorded.RECORDED] * 2
     assert store.batches[-1].notes
     with pytest.raises(LedgerUnavailable, match="closed"):
         await batcher.claim(1, a_claim("c"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from acklast.decide import classify, reason_code
 from acklast.errors import JobError
@@ -17,6 +17,8 @@ from acklast.handlers.result import kept
 from acklast.handlers.run import Ended, Stop, run
 from acklast.outcome import Done, Interrupted, Outcome, Permanent, Transient, Unknown
 from acklast_topology.contract import Envelope, Reason
+
+_DONE: Final = Done()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ async def attempt(
     if not ended.started:
         return Interrupted() if ended.stop is Stop.CUT else Transient("no_thread", "no thread came free")
     if ended.error is None:
-        return Done(_kept(ended.value, context))
+        return _DONE if ended.value is None else Done(_kept(ended.value, context))
     return _failed(ended, job, context, timeout_s, retry_after_cap_s)
 
 

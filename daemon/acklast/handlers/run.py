@@ -11,7 +11,7 @@ import asyncio
 import contextvars
 import inspect
 from asyncio import CancelledError
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -44,7 +44,7 @@ class Ended:
     started: bool = True
 
 
-async def run(
+def run(
     function: Function,
     payload: Any,
     context: Context,
@@ -52,7 +52,7 @@ async def run(
     threads: Threads,
     timeout_s: float,
     cut: Callable[[], bool],
-) -> Ended:
+) -> Awaitable[Ended]:
     """Run ``function`` for at most ``timeout_s`` seconds, and until it has stopped.
 
     ``cut`` tells whether a drain is what cancels this task. What the function raises comes back as a
@@ -60,8 +60,8 @@ async def run(
     """
     context.arm(timeout_s, threaded=function.threaded)
     if function.threaded:
-        return await _in_thread(function, payload, context, threads, timeout_s, cut)
-    return await _inline(function, payload, context, timeout_s, cut)
+        return _in_thread(function, payload, context, threads, timeout_s, cut)
+    return _inline(function, payload, context, timeout_s, cut)
 
 
 # --- async def: in this very task --------------------------------------------------------------------

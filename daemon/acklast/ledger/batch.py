@@ -112,17 +112,14 @@ class Batcher:
 
     # --- what callers do ----------------------------------------------------------------------------
 
-    async def claim(self, session: int, claim: Claim) -> Claimed:
-        """Wait for the answer to a claim. A caller that is cancelled leaves no claim behind."""
-        item = Item(next(self._tickets), session, (claim.lane, claim.key), claim=claim)
-        answer: Claimed = await self._submit(item)
-        return answer
+    def claim(self, session: int, claim: Claim) -> asyncio.Future[Claimed]:
+        """The answer to a claim, to be awaited. A caller that is cancelled leaves no claim behind."""
+        return self._submit(Item(next(self._tickets), session, (claim.lane, claim.key), claim))
 
-    async def record(self, session: int, record: Record, change: Change) -> Recorded:
-        """Wait until a verdict is recorded. It is recorded even if the caller is cancelled meanwhile."""
-        item = Item(next(self._tickets), session, (record.lane, record.key), record=record, change=change)
-        answer: Recorded = await self._submit(item)
-        return answer
+    def record(self, session: int, record: Record, change: Change) -> asyncio.Future[Recorded]:
+        """Done when a verdict is recorded. It is recorded even if the caller is cancelled meanwhile."""
+        place = (record.lane, record.key)
+        return self._submit(Item(next(self._tickets), session, place, None, record, change))
 
     def note(self, place: Place, fence: int) -> None:
         """Remember a settled fence for a later flush."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 from acklast.ledger.api import Letter, Record, State
 from acklast.ledger.evidence import REASON_LIMIT, clean
@@ -28,16 +28,20 @@ class Change:
     letter: Letter | None = None
 
 
+_DONE: Final = Change(State.DONE)
+
+
 def change_for(record: Record) -> Change:
     """What ``record`` changes.
 
     Raises:
         ValueError: a Bury or Hold without its letter: the payload would be lost.
     """
+    verdict = record.verdict
+    if isinstance(verdict, Complete):  # nearly every one
+        return _DONE if verdict.result is None else Change(State.DONE, result=verdict.result)
     limited = int(record.outcome == "rate_limited")
-    match record.verdict:
-        case Complete(result):
-            return Change(State.DONE, result=result)
+    match verdict:
         case Retry(at, reason, spends, ambiguous):
             return Change(
                 State.WAITING,

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from dataclasses import fields
 from datetime import UTC, datetime
-from operator import attrgetter
 from typing import Any, Final
 
 import structlog
@@ -17,8 +15,6 @@ from structlog.typing import FilteringBoundLogger, Processor
 from acklast.telemetry.events import Event, Notice, Settled
 from acklast.telemetry.writer import Writer
 
-_SETTLED_FIELDS: Final = tuple(f.name for f in fields(Settled))
-_settled_values = attrgetter(*_SETTLED_FIELDS)
 _WORRYING: Final = frozenset({"bury", "hold", "malformed", "conflict", "claim_lost"})
 _CLIENT_LOGGERS: Final = ("aio_pika", "aiormq")
 
@@ -99,12 +95,24 @@ def _line(said: dict[str, Any], level: str) -> str:
 
 def _said(event: Settled) -> dict[str, Any]:
     """The fields that say something: a log line is read at three in the morning."""
-    said: dict[str, Any] = {}
-    for name, value in zip(_SETTLED_FIELDS, _settled_values(event), strict=True):
-        if value is not None:
-            said[name] = round(value, 6) if type(value) is float else value
-    if event.acked:
-        del said["acked"]
-    if not event.ambiguous:
-        del said["ambiguous"]
+    pairs = (
+        ("disposition", event.disposition),
+        ("lane", event.lane),
+        ("key", event.key),
+        ("type", event.type),
+        ("run", event.run),
+        ("outcome", event.outcome),
+        ("reason", event.reason),
+        ("attempt", event.attempt),
+        ("fence", event.fence),
+    )
+    said: dict[str, Any] = {name: value for name, value in pairs if value is not None}
+    if event.ambiguous:
+        said["ambiguous"] = True
+    if event.handler_s is not None:
+        said["handler_s"] = round(event.handler_s, 6)
+    if event.total_s is not None:
+        said["total_s"] = round(event.total_s, 6)
+    if not event.acked:
+        said["acked"] = False
     return said
