@@ -192,9 +192,12 @@ async def elsewhere(world: PostgresWorld, *statements: str) -> AsyncIterator[asy
     connection = await asyncpg.connect(world.dsn)
     transaction = connection.transaction()
     await transaction.start()
-    for one in statements:
-        await connection.execute(one)
-    yield connection
-    if connection.is_in_transaction():
-        await transaction.commit()
-    await connection.close()
+    try:
+        for one in statements:
+            await connection.execute(one)
+        yield connection
+        if connection.is_in_transaction():
+            await transaction.commit()
+    finally:
+        # Its locks go with it, also where the test has failed.
+        await connection.close()

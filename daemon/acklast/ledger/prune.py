@@ -20,9 +20,9 @@ from acklast.ledger import expired
 from acklast.ledger.connect import CLOSE_S, Address, Connection, unavailable_as_error
 from acklast.ledger.retention import COUNTS, AlreadyPruning, Dues, Keep, Keeps, Pruned, Step, sessions_s
 
-STRETCH: Final = 256
-"""Pages (2 MB) that one statement looks at."""
-BATCH: Final = 500
+STRETCH: Final = 64
+"""Pages (half a megabyte) that one statement looks at: about as many rows as a batch may have."""
+BATCH: Final = 1000
 """Rows that one statement removes at most."""
 SETTINGS: Final = {
     # A stretch is a range of pages, and what belongs to its rows is found by key: any other plan would read
