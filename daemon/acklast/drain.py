@@ -11,6 +11,7 @@ from typing import Any, Final
 from acklast.consumer import Consumer
 from acklast.lane import Drain, Lane
 from acklast.notify import Notify
+from acklast.settle import Delivery
 from acklast.telemetry.events import Emitter, Event, Settled
 
 _SETTLE_S: Final = 5.0
@@ -60,18 +61,18 @@ class Tasks:
     """The running deliveries of all lanes."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[Delivery, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
         return len(self._running())
 
-    def add(self, task: asyncio.Task[None]) -> None:
+    def add(self, delivery: Delivery, task: asyncio.Task[None]) -> None:
         """Hold on to a task. It takes itself out by ``end``: a callback at its end would cost it a turn."""
-        self._tasks.add(task)
+        self._tasks[delivery] = task
 
-    def end(self) -> None:
-        """The last act of a task that was added."""
-        self._tasks.discard(asyncio.current_task())
+    def end(self, delivery: Delivery) -> None:
+        """The last act of a delivery's task."""
+        del self._tasks[delivery]
 
     async def wait(self, seconds: float) -> bool:
         """Whether all have ended within ``seconds``."""
@@ -85,7 +86,7 @@ class Tasks:
 
     def _running(self) -> set[asyncio.Task[None]]:
         # One that was cancelled before its first step never came to its end.
-        return {task for task in self._tasks if not task.done()}
+        return {task for task in self._tasks.values() if not task.done()}
 
 
 class Cutter:

@@ -285,8 +285,10 @@ class Daemon:
         )
 
     def _intake(self, lane: Lane) -> Intake:
+        loop = asyncio.get_running_loop()
+
         def start(delivery: Delivery) -> None:
-            self._tasks.add(asyncio.create_task(self._process(lane, intake, delivery), name=lane.name))
+            self._tasks.add(delivery, loop.create_task(self._process(lane, intake, delivery)))
 
         intake = Intake(lane.pacing.slots, start)
         return intake
@@ -303,7 +305,7 @@ class Daemon:
             await asyncio.sleep(_REQUEUE_S)
             await lane.settler.give_back(delivery)
         finally:
-            self._tasks.end()
+            self._tasks.end(delivery)
             intake.go_on()
 
     async def _tell_when_ready(self, consumers: list[Consumer]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import chain, repeat
 from time import monotonic
 from typing import Final, Protocol
@@ -18,7 +18,6 @@ from acklast_topology.contract import RawMessage
 from acklast_topology.ladder import BUCKETS_S, bucket_for
 from acklast_topology.names import Names, wait_key
 from acklast_topology.publish import Sent, Status
-from acklast_topology.value import value
 
 _REPUBLISH_S: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
 """How long to wait before a carrier that was not confirmed is published again; the last one repeats."""
@@ -46,9 +45,9 @@ class Send(Protocol):
     ) -> Sent: ...
 
 
-@value
+@dataclass(slots=True, eq=False)
 class Delivery:
-    """One message and where it came from."""
+    """One message and where it came from. Itself alone: the same message, delivered again, is another."""
 
     raw: RawMessage
     tag: int

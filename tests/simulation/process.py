@@ -92,7 +92,7 @@ class Process:
     @property
     def running(self) -> list[asyncio.Task[None]]:
         """The deliveries that it is at work on."""
-        return list(self.tasks._tasks)
+        return list(self.tasks._tasks.values())
 
     def owns(self, session: int) -> bool:
         """Whether it is alive and by its own clock still holds this session's lease."""
@@ -129,7 +129,7 @@ class Process:
 
     def _deliver(self, channel: Channel, tag: int, raw: RawMessage) -> None:
         delivery = Delivery(raw, tag, ChannelPort(self, channel))
-        self.tasks.add(self.world.spawn(partial(self._process, delivery)))
+        self.tasks.add(delivery, self.world.spawn(partial(self._process, delivery)))
 
     async def _process(self, delivery: Delivery) -> None:
         HERE.set(self)
@@ -137,7 +137,7 @@ class Process:
             await self.breathe()
             await process(self.lane, delivery)
         finally:
-            self.tasks.end()
+            self.tasks.end(delivery)
 
     def lose_channel(self) -> None:
         """The broker ends the channel; the process opens another a moment later."""

@@ -19,7 +19,9 @@ from acklast.notify import Notify
 from acklast.pacing.lanes import LanePacing
 from acklast.pacing.slots import Draining, Slots
 from acklast.policy import Policy
+from acklast.settle import Delivery
 from acklast.telemetry.events import Emitter, Event, Notice, Settled
+from acklast_topology.contract import RawMessage
 from harness.jobs import Trial
 from harness.virtual import elapse, turns, virtual, virtual_clock
 
@@ -74,7 +76,7 @@ class Site:
 
     def add(self, job: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(job)
-        self.tasks.add(task)
+        self.tasks.add(Delivery(RawMessage(b""), 1, NOT_ASKED), task)
         return task
 
     def settle(self, disposition: str, outcome: str = "", *, acked: bool = True) -> None:
