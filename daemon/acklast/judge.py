@@ -13,6 +13,7 @@ from acklast.decide import Attempt, Reconcile, Run, decide, decide_reconciled, d
 from acklast.handlers.app import JobType
 from acklast.handlers.attempt import attempt, reconcile_attempt
 from acklast.handlers.context import Context
+from acklast.http.classify import saw_up
 from acklast.lane import Lane
 from acklast.ledger.api import Fresh, Record, Session
 from acklast.outcome import Bury, Complete, GiveBack, Hold, Outcome, Retry, Verdict
@@ -172,6 +173,7 @@ async def _run(job: _Job) -> Judged:
     )
     if faults.ARMED:
         faults.point("effect")
+    job.entry.saw(saw_up(result))
     if isinstance(result, outcome.RateLimited):
         # A quota that does not say when it is free again gets a pause all the same.
         job.entry.pause(result.retry_after_s or policy.backoff_base_s)

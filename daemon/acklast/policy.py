@@ -32,3 +32,14 @@ class Policy:
     on_unknown: OnUnknown = OnUnknown.RETRY
     timeout_s: float = 60.0
     """How long one attempt may run where the job type does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerRules:
+    """When a budget's circuit breaker opens, and for how long."""
+
+    after: int = 10
+    """Failures in a row that open it; 0: it never opens."""
+    pause_s: float = 5.0
+    """How long it is open at first; each failed probe doubles it."""
+    pause_cap_s: float = 300.0

@@ -29,6 +29,7 @@ from acklast.ledger.lease import Lease
 from acklast.ledger.postgres import PostgresLedger
 from acklast.notify import Notify
 from acklast.pacing.budgets import Budget
+from acklast.pacing.gate import Gate, gate_of
 from acklast.pacing.lanes import LanePacing
 from acklast.pacing.prefetch import Prefetch
 from acklast.pacing.slots import Slots
@@ -241,9 +242,13 @@ class Daemon:
 
     def _lanes(self) -> list[Lane]:
         budgets = {name: Budget(name, budget.quota) for name, budget in self._config.budgets.items()}
-        return [self._lane(name, budgets) for name in self._config.lanes]
+        gates = {
+            name: gate_of(name, budget.breaker.rules(), self._emitter)
+            for name, budget in self._config.budgets.items()
+        }
+        return [self._lane(name, budgets, gates) for name in self._config.lanes]
 
-    def _lane(self, name: str, budgets: dict[str, Budget]) -> Lane:
+    def _lane(self, name: str, budgets: dict[str, Budget], gates: dict[str, Gate]) -> Lane:
         lane = self._config.lanes[name]
         settler = Settler(
             name,
@@ -259,7 +264,11 @@ class Daemon:
             policy=lane.policy(),
             ledger=self._ledger,
             lease=self._lease,
-            pacing=LanePacing(Slots(lane.concurrency), budgets[lane.budget] if lane.budget else None),
+            pacing=LanePacing(
+                Slots(lane.concurrency),
+                budgets[lane.budget] if lane.budget else None,
+                gates[lane.budget] if lane.budget else None,
+            ),
             settler=settler,
             emitter=self._emitter,
             drain=self._drain,

@@ -136,14 +136,21 @@ async def site(
     heartbeat_s: int = 15,
     drain_s: float = 30,
     receiver: str = Receiver.BULK,
+    http: str = "",
+    more: str = "",
     **lane: Any,
 ) -> AsyncIterator[Site]:
     """A site with its topology in place. ``lane`` are the lane's own settings.
 
+    ``http`` is the TOML of its request, without which it has scripted handlers, and ``more`` that of other
+    tables.
+
     The lease is long unless a test asks: what recovers at once then does so without waiting for it.
     """
     config = directory / "acklast.toml"
-    config.write_text(_toml(directory, broker_url, dsn, lease_s, heartbeat_s, drain_s, receiver, lane))
+    config.write_text(
+        _toml(directory, broker_url, dsn, lease_s, heartbeat_s, drain_s, receiver, lane, http, more)
+    )
     ledger = await PostgresLedger.connect(dsn, pool_size=1)
     try:
         async with await aio_pika.connect(broker_url) as connection:
@@ -163,13 +170,15 @@ def _toml(
     drain_s: float,
     receiver: str,
     lane: Mapping[str, Any],
+    http: str,
+    more: str,
 ) -> str:
     # The shortest back-off: a retry then waits in the shortest bucket, one second.
     settings = {"backoff_base_s": 0.05, "backoff_cap_s": 0.05, "concurrency": 5, **lane}
     lines = (f"{name} = {_literal(value)}" for name, value in settings.items())
     return "\n".join(
         (
-            'app = "harness.scripted:app"',
+            "" if http else 'app = "harness.scripted:app"',
             f'state_dir = "{directory / "state"}"',
             "[broker]",
             f'url = "{broker_url}"',
@@ -182,6 +191,8 @@ def _toml(
             f"deadline_s = {drain_s}",
             f"[lanes.{LANE}]",
             *lines,
+            f"[lanes.{LANE}.http]\n{http}" if http else "",
+            more,
         )
     )
 

@@ -17,6 +17,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("acklast_topology",),
     ("errors", "outcome", "policy", "faults"),
     ("decide",),
+    ("http",),
     ("config", "handlers", "telemetry"),
     ("ledger", "pacing", "lenient", "frames", "acks", "receiver", "broker", "instance", "notify"),
     ("settle", "letters", "channels"),

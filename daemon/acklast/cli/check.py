@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +15,7 @@ from acklast.cli.output import people, say_json
 from acklast.cli.servers import broker_of, faults
 from acklast.config import Config, load_app
 from acklast.errors import AcklastError, Exit
+from acklast.handlers.app import App
 from acklast.ledger.connect import Address, Connection
 from acklast.ledger.migrate import check_schema_of
 from acklast_topology.finding import Finding
@@ -80,8 +81,17 @@ def _application(config: Config) -> Checked:
         app = load_app(config)
     except AcklastError as error:
         return _not_ok("application", error)
-    types = ", ".join(f"{job.name} in {job.lane}" for job in app.jobs())
-    return Checked("application", True, f"{config.app} ({types})")
+    return Checked("application", True, "; ".join(_handled(config, app)))
+
+
+def _handled(config: Config, app: App) -> Iterator[str]:
+    """What does the jobs: the application's handlers, and the requests of the HTTP lanes."""
+    if config.app is not None:
+        types = ", ".join(f"{job.name} in {job.lane}" for job in app.jobs())
+        yield f"{config.app} ({types})"
+    for name, lane in config.lanes.items():
+        if lane.http is not None:
+            yield f"{lane.http.method} {lane.http.url} in {name}"
 
 
 async def _broker(config: Config) -> list[Checked]:

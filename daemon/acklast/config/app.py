@@ -8,34 +8,75 @@ import traceback
 from collections.abc import Iterator
 from types import ModuleType
 
-from acklast.config.models import Config
+from acklast.config.http import Http
+from acklast.config.models import Config, Lane
 from acklast.errors import ConfigError
-from acklast.handlers.app import App
+from acklast.handlers.app import App, JobType
 from acklast.policy import OnUnknown
 
 
 def load_app(config: Config) -> App:
-    """Import ``config.app``; the configuration's directory goes first on ``sys.path``.
+    """Import ``config.app``, if there is one, and add the HTTP lanes.
+
+    The configuration's directory goes first on ``sys.path``.
 
     Raises:
         ConfigError: the module or the attribute is not there, it fails while it is imported, it is no
             ``App``, or it does not fit the configured lanes.
     """
-    name, _, attribute = config.app.partition(":")
+    app = App() if config.app is None else _imported(config, config.app)
+    check_fit(config, app)
+    return app.with_lanes(_http_jobs(config))
+
+
+def _imported(config: Config, target: str) -> App:
+    name, _, attribute = target.partition(":")
     module = _module(config, name)
     found = getattr(module, attribute, None)
     if found is None:
         raise ConfigError(
             f"module {name!r} ({module.__file__}) has no attribute {attribute!r}",
-            f"Define it there ({attribute} = App()) or correct app = {config.app!r} in {config.path}",
+            f"Define it there ({attribute} = App()) or correct app = {target!r} in {config.path}",
         )
     if not isinstance(found, App):
         raise ConfigError(
-            f"{config.app!r} is a {type(found).__name__}, not an acklast.App",
+            f"{target!r} is a {type(found).__name__}, not an acklast.App",
             f"Point app in {config.path} at the App that the handlers are registered with",
         )
-    check_fit(config, found)
     return found
+
+
+def _http_jobs(config: Config) -> Iterator[JobType]:
+    for name, lane in config.lanes.items():
+        if lane.http is not None:
+            yield _http_job(name, lane, lane.http)
+
+
+def _http_job(name: str, lane: Lane, http: Http) -> JobType:
+    # Here and not above: the client library takes longer to import than all the rest, and most commands and
+    # many daemons send nothing over HTTP.
+    from acklast.handlers.http_lane import HttpLane, http_job, trusting
+    from acklast.http.client import Connecting
+
+    connecting = Connecting(
+        pool=lane.concurrency,
+        connect_s=http.connect_timeout_s,
+        read_s=http.read_timeout_s,
+        keep_alive_s=http.keep_alive_s,
+        max_redirects=http.max_redirects,
+        tls=trusting(str(http.ca_file)) if http.ca_file else None,
+    )
+    return http_job(
+        HttpLane(
+            lane=name,
+            request=http.request(name),
+            rules=http.rules(),
+            connecting=connecting,
+            idempotency_header=http.idempotency_header,
+            excerpt_bytes=http.excerpt_bytes,
+            timeout_s=http.timeout_s,
+        )
+    )
 
 
 def _module(config: Config, name: str) -> ModuleType:
@@ -71,7 +112,8 @@ def _where(error: BaseException) -> str:
 
 
 def check_fit(config: Config, app: App) -> None:
-    """Every lane needs handlers, every handler a configured lane, a lane that reconciles a ``reconcile``.
+    """Every lane needs handlers or a request, every handler a configured lane, a lane that reconciles a
+    ``reconcile``.
 
     Raises:
         ConfigError: naming everything that is missing.
@@ -86,10 +128,16 @@ def check_fit(config: Config, app: App) -> None:
 
 def _misfits(config: Config, app: App) -> Iterator[str]:
     handled, configured = app.lanes(), set(config.lanes)
+    over_http = {name for name, lane in config.lanes.items() if lane.http is not None}
+    for lane in sorted(handled & over_http):
+        yield f"lane {lane!r} has handlers and a table [lanes.{lane}.http]: keep one of the two"
     for lane in sorted(handled - configured):
         yield f"lane {lane!r} has handlers and no configuration: add [lanes.{lane}] to {config.path.name}"
-    for lane in sorted(configured - handled):
-        yield f"lane {lane!r} is configured and has no handler: add @app.job(..., lane={lane!r}) or remove it"
+    for lane in sorted(configured - handled - over_http):
+        yield (
+            f"lane {lane!r} is configured and has no handler:"
+            f" add @app.job(..., lane={lane!r}) or a table [lanes.{lane}.http], or remove it"
+        )
     for job in app.jobs():
         asks = job.lane in configured and config.lanes[job.lane].on_unknown is OnUnknown.RECONCILE
         if asks and job.reconcile is None:

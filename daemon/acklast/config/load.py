@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from acklast.config.models import Config
 from acklast.config.problems import InvalidConfig, Problem, meant, problems_of
-from acklast.config.sources import Draft, layered, read_secrets, read_toml
+from acklast.config.sources import Draft, layered, read_lane_secrets, read_secrets, read_toml
 from acklast.errors import ConfigError
 
 
@@ -22,6 +22,7 @@ def load(path: Path, env: Mapping[str, str], *, instance: str | None = None) -> 
     path = path.absolute()
     draft = layered(read_toml(path), path.name, env)
     read_secrets(draft, path.parent, env)
+    read_lane_secrets(draft, path.parent, env)
     _complete(draft, path.parent, env)
     if instance is not None:
         draft.values["instance"] = instance
@@ -48,6 +49,13 @@ def _complete(draft: Draft, directory: Path, env: Mapping[str, str]) -> None:
         draft.values["state_dir"] = default_state_dir(env)
     elif isinstance(given, str):
         draft.values["state_dir"] = directory / Path(given).expanduser()
+    lanes = [lane for lane in draft.section("lanes").values() if isinstance(lane, dict)]
+    tables = [lane["http"] for lane in lanes if isinstance(lane.get("http"), dict)]
+    if tables and len(tables) == len(draft.section("lanes")):
+        draft.values.setdefault("app", None)  # no lane is left that would need one
+    for table in tables:
+        if isinstance(given := table.get("ca_file"), str):
+            table["ca_file"] = directory / Path(given).expanduser()
 
 
 def default_state_dir(env: Mapping[str, str]) -> Path:

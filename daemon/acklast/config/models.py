@@ -15,9 +15,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PrivateAttr,
     SecretStr,
@@ -27,13 +25,16 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from acklast.config.http import Http
 from acklast.config.quota import Quota, parse_quota
 from acklast.config.secrets import check_broker_url, check_dsn, masked, split_urls
-from acklast.policy import OnUnknown, Policy
+from acklast.config.section import PositiveS, Section
+from acklast.policy import BreakerRules, OnUnknown, Policy
 from acklast_topology.names import NAME_RULE, Names, valid_name
 
 DAY_S = 86_400.0
 _POLICY = Policy()
+_BREAKER = BreakerRules()
 _INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _APP = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z")
 
@@ -77,7 +78,6 @@ def _quota(value: Any) -> Any:
 Name = Annotated[str, AfterValidator(_name)]
 BrokerUrl = Annotated[SecretStr, AfterValidator(check_broker_url)]
 Dsn = Annotated[SecretStr, AfterValidator(check_dsn)]
-PositiveS = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 OffOrS = Annotated[
     float, BeforeValidator(_off), Field(ge=0, allow_inf_nan=False), AfterValidator(_off_or_seconds)
 ]
@@ -88,13 +88,6 @@ PositiveInt = Annotated[int, Field(ge=1)]
 def derived_prefetch(concurrency: int) -> int:
     """The most deliveries to hold for ``concurrency`` handlers; how many are held follows the pace."""
     return max(1000, 2 * concurrency)
-
-
-class Section(BaseModel):
-    """What every part of the configuration has in common."""
-
-    # hide_input_in_errors: a secret of the wrong type must not come back in pydantic's own text.
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class Declare(StrEnum):
@@ -175,10 +168,23 @@ class Log(Section):
     format: LogFormat = LogFormat.AUTO
 
 
+class Breaker(Section):
+    """When a budget's downstream counts as down, and how long it is left alone then."""
+
+    after: Annotated[int, Field(ge=0)] = _BREAKER.after
+    pause_s: PositiveS = _BREAKER.pause_s
+    pause_cap_s: PositiveS = _BREAKER.pause_cap_s
+
+    def rules(self) -> BreakerRules:
+        """The same for the breaker itself."""
+        return BreakerRules(self.after, self.pause_s, max(self.pause_s, self.pause_cap_s))
+
+
 class Budget(Section):
     """A downstream's quota, shared by the lanes that name it."""
 
     quota: Annotated[Quota, BeforeValidator(_quota)]
+    breaker: Breaker = Breaker()
 
 
 class Lane(Section):
@@ -199,6 +205,8 @@ class Lane(Section):
     keep_done_s: PositiveS = 30 * DAY_S
     keep_dead_s: PositiveS = 90 * DAY_S
     keep_payload_s: PositiveS = Field(default_factory=lambda data: data["keep_dead_s"])
+    http: Http | None = None
+    """The request by which the lane's jobs are done, where no Python does them."""
 
     @field_validator("budget")
     @classmethod
@@ -227,16 +235,33 @@ class Lane(Section):
 
     @model_validator(mode="after")
     def _bounds_agree(self) -> Self:
-        problems = [
+        problems: list[tuple[str, Any, str]] = [
             (key, given, f"must be {rule}, {bound:g}")
             for key, given, fits, rule, bound in self._bounds()
             if not fits
         ]
+        if self.http is not None:
+            problems += self._http_fits(self.http)
         if problems:
             # One pydantic error carries them all; its own text is for whoever bypasses ``load``.
             text = "; ".join(f"{key} {valid}" for key, _, valid in problems)
             raise PydanticCustomError("several", "{text}", {"text": text, "problems": problems})
         return self
+
+    def _http_fits(self, http: Http) -> Iterator[tuple[str, Any, str]]:
+        if self.on_unknown is OnUnknown.RECONCILE:
+            yield (
+                "on_unknown",
+                self.on_unknown.value,
+                'must be "retry" or "hold": an HTTP lane has nothing to ask',
+            )
+        if http.timeout_s is not None and http.timeout_s > self.timeout_s:
+            # The lane's own says how long a job may take with all its retries.
+            yield (
+                "http.timeout_s",
+                http.timeout_s,
+                f"must be at most the lane's timeout_s, {self.timeout_s:g}",
+            )
 
     def _bounds(self) -> Iterator[tuple[str, float, bool, str, float]]:
         base_s, cap_s = self.backoff_base_s, self.backoff_cap_s
@@ -256,7 +281,8 @@ class Config(Section):
         default_factory=socket.gethostname, validate_default=True
     )
     state_dir: Path
-    app: Annotated[str, AfterValidator(_app)]
+    app: Annotated[str, AfterValidator(_app)] | None
+    """None where every lane is an HTTP lane; ``load`` sees to it."""
     declare: Declare = Declare.APPLY
     broker: Broker
     ledger: LedgerServer

@@ -12,7 +12,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from acklast.config.models import Broker, Budget, Config, Drain, Lane, LedgerServer, Log
+from acklast.config.http import Http
+from acklast.config.models import Breaker, Broker, Budget, Config, Drain, Lane, LedgerServer, Log
 from acklast.config.secrets import masked
 from acklast.errors import ConfigError
 
@@ -32,6 +33,10 @@ _ALSO: dict[Key, tuple[str, ...]] = {("broker",): ("url", "url_file"), ("ledger"
 # Whole sections too: somebody may write broker = "amqp://user:password@host".
 _SECRET: frozenset[Key] = frozenset(
     {("broker",), ("ledger",), ("broker", "urls"), ("broker", "url"), ("ledger", "dsn")}
+)
+# Of an HTTP lane's table, what cannot hold a secret.
+_PLAIN: frozenset[Key] = frozenset(
+    (key,) for key in Http.model_fields if key.endswith(("_s", "_file", "method", "status"))
 )
 _MISSING: dict[Key, str] = {
     ("broker", "urls"): "is missing: set broker.urls, broker.url_file or ACKLAST_BROKER_URL",
@@ -74,6 +79,10 @@ def known_keys(section: Key) -> tuple[str, ...]:
     match section:
         case ("lanes", _):
             return tuple(Lane.model_fields)
+        case ("budgets", _, "breaker"):
+            return tuple(Breaker.model_fields)
+        case ("lanes", _, "http"):
+            return tuple(field.alias or name for name, field in Http.model_fields.items())
         case ("budgets", _):
             return tuple(Budget.model_fields)
         case _:
@@ -97,13 +106,18 @@ def shown(key: Key, given: Any) -> str | None:
             return str(given).lower()
         case int() | float():
             return str(given)
-        case str() if not _SECRET.isdisjoint((key, key[:2])):
+        case str() if not _SECRET.isdisjoint((key, key[:2])) or _in_request(key):
             return None
         case str():
             text = masked(given) if "://" in given else given
             return json.dumps(text if len(text) <= 100 else f"{text[:97]}...", ensure_ascii=False)
         case _:
             return None
+
+
+def _in_request(key: Key) -> bool:
+    """Whether a value is of a request: a token may stand there that should be named in ``secrets``."""
+    return key[:1] == ("lanes",) and key[2:3] == ("http",) and key[3:4] not in _PLAIN
 
 
 def problems_of(

@@ -152,8 +152,24 @@ def read_secrets(draft: Draft, directory: Path, env: Mapping[str, str]) -> None:
                 draft.renamed[section, target] = (section, name)
 
 
+def read_lane_secrets(draft: Draft, directory: Path, env: Mapping[str, str]) -> None:
+    """Put the content of its file in the place of each secret that an HTTP lane names."""
+    for lane, table in draft.section("lanes").items():
+        http = table.get("http") if isinstance(table, dict) else None
+        secrets = http.get("secrets") if isinstance(http, dict) else None
+        if not isinstance(secrets, dict):
+            continue  # validation says what it must be
+        for name, pointer in secrets.items():
+            key = ("lanes", lane, "http", "secrets", name)
+            secrets[name] = _read(draft, pointer, key, key, directory, env)
+
+
 def _secret(draft: Draft, key: Key, target: Key, directory: Path, env: Mapping[str, str]) -> str:
     pointer = draft.section(str(key[0]))[str(key[1])]
+    return _read(draft, pointer, key, target, directory, env)
+
+
+def _read(draft: Draft, pointer: Any, key: Key, target: Key, directory: Path, env: Mapping[str, str]) -> str:
     if not isinstance(pointer, str) or not pointer or "\0" in pointer:
         shown, problem, text = None, "must be a file's name", ""
     else:

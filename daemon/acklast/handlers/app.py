@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -37,6 +38,8 @@ class JobType:
     timeout_s: float | None = None
     """How long one attempt may run; None: the lane's own."""
     reconcile: Function | None = None
+    close: Callable[[], Awaitable[None]] | None = None
+    """Lets go of what the handler holds, after the last job."""
 
     def call(self, payload: Any, context: Context) -> Any:
         """Call the handler as its signature asks: a coroutine where it is ``async def``."""
@@ -52,6 +55,7 @@ class App:
     def __init__(self) -> None:
         self._jobs: dict[str, JobType] = {}
         self._table: dict[tuple[str, str | None], JobType] = {}
+        self._catching: dict[str, JobType] = {}
         self._threads = Threads()
         self._stops: list[Callable[[], Awaitable[None]]] = []
 
@@ -117,14 +121,23 @@ class App:
 
     def find(self, lane: str, type: str | None) -> JobType | None:  # noqa: A002 - the contract's word
         """The job type for a message of a lane; one without a type is for the lane's only handler."""
-        return self._table.get((lane, type))
+        return self._table.get((lane, type)) or self._catching.get(lane)
+
+    def with_lanes(self, jobs: Iterable[JobType]) -> App:
+        """The same application with these besides, each for every type of its lane; this one stays as it is.
+
+        For lanes whose handler comes from the configuration.
+        """
+        made = copy(self)
+        made._catching = {job.lane: job for job in jobs}
+        return made
 
     def lanes(self) -> set[str]:
-        """The lanes that have a handler."""
+        """The lanes that have a handler registered; those of ``with_lanes`` are not."""
         return {job.lane for job in self._jobs.values()}
 
     def jobs(self) -> tuple[JobType, ...]:
-        """Every job type, in the order in which they were registered."""
+        """Every registered job type, in order; those of ``with_lanes`` are not."""
         return tuple(self._jobs.values())
 
     def prepare(self, slots: Mapping[str, int]) -> None:
@@ -154,6 +167,7 @@ class App:
 
     async def stop(self) -> None:
         """Run what ``on_stop`` registered and let the threads go. Never fails, and waits for no thread."""
+        self._stops[:0] = [job.close for job in self._catching.values() if job.close is not None]
         while self._stops:
             function = self._stops.pop()
             try:

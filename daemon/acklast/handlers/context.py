@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -15,10 +15,21 @@ from structlog.typing import FilteringBoundLogger
 
 from acklast.errors import AcklastError
 from acklast.handlers.result import kept
+from acklast.http.classify import NO_RULES, StatusRules, classify, error_for, status_of
+from acklast.http.pace import Headers, PaceHint, pace_hint
 
 Begin: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
 """Opens a transaction that also records the job as done, with this result, at its end."""
 
+
+class Response(Protocol):
+    """A client library's response: its status is ``status_code`` or ``status``."""
+
+    @property
+    def headers(self) -> Any: ...
+
+
+_NO_STATUS: Final[Mapping[int | str, str]] = MappingProxyType({})
 _NO_HEADERS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -52,6 +63,7 @@ class Context:
         "draining",
         "key",
         "lane",
+        "pace",
         "result",
         "run",
         "timeout_s",
@@ -86,6 +98,8 @@ class Context:
         self.completed = False
         """``transaction`` has committed: the job is done, whatever happens next."""
         self.result: Any = None
+        self.pace: PaceHint | None = None
+        """What the downstream last said of its quota: it may slow the lane's budget."""
         self._headers = headers
         self._begin = transaction
         self._began = False
@@ -113,6 +127,27 @@ class Context:
     def idempotency_headers(self) -> dict[str, str]:
         """The header by which a downstream knows a repeat: the same on every attempt."""
         return {"Idempotency-Key": structured(self.key)}
+
+    def raise_for_status(self, response: Response, *, status: Mapping[int | str, str] = _NO_STATUS) -> None:
+        """Read a response as an HTTP lane does: return where the job is done, else raise the outcome.
+
+        ``response`` is httpx's, aiohttp's or any other with ``status_code`` or ``status`` and ``headers``.
+        ``status`` says what a status, or a class of them, means here: ``{409: "done", "5xx": "unknown"}``.
+        RateLimit headers are noted on the way.
+
+        Raises:
+            RateLimited, Transient, Permanent, Unknown: what the response came to.
+            ValueError: ``status`` names no status, or no meaning.
+        """
+        self.note_pace(response.headers)
+        rules = StatusRules.of(status) if status else NO_RULES
+        outcome = classify(status_of(response), response.headers, rules, datetime.now(UTC))
+        if error := error_for(outcome):
+            raise error
+
+    def note_pace(self, headers: Headers) -> None:
+        """Note what a response's headers say of the downstream's quota, if anything."""
+        self.pace = pace_hint(headers, datetime.now(UTC)) or self.pace
 
     def remaining_s(self) -> float:
         """Seconds until this attempt is cancelled, 0 when overdue; infinite where no attempt runs."""

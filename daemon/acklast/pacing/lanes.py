@@ -6,17 +6,23 @@ from types import TracebackType
 from typing import Self
 
 from acklast.pacing.budgets import Budget
+from acklast.pacing.gate import Gate
 from acklast.pacing.slots import Slots
 
 
 class Entry:
     """A start that was let in: a context manager that returns the slot, and the permit as it was used."""
 
-    __slots__ = ("_budget", "_holds", "_slots", "_spent")
+    __slots__ = ("_budget", "_gate", "_holds", "_probe", "_slots", "_spent", "_up")
 
-    def __init__(self, slots: Slots, budget: Budget | None) -> None:
+    def __init__(
+        self, slots: Slots, budget: Budget | None, gate: Gate | None = None, *, probe: bool = False
+    ) -> None:
         self._slots = slots
         self._budget = budget
+        self._gate = gate
+        self._probe = probe
+        self._up: bool | None = None
         self._holds = True
         self._spent = False
 
@@ -41,6 +47,10 @@ class Entry:
         if self._budget:
             self._budget.pause(seconds)
 
+    def saw(self, up: bool | None) -> None:
+        """The downstream was up, or down, as far as this start could see; None: it could not tell."""
+        self._up = up
+
     def __enter__(self) -> Self:
         return self
 
@@ -48,6 +58,8 @@ class Entry:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._slots.give()
+        if self._gate and (pause_s := self._gate.leave(probe=self._probe, up=self._up)):
+            self.pause(pause_s)
         if self._budget and self._holds:
             if self._spent:
                 self._budget.spent()
@@ -56,11 +68,12 @@ class Entry:
 
 
 class LanePacing:
-    """The slots and the budget of one lane."""
+    """The slots and the budget of one lane, and the gate that is shut while the downstream is down."""
 
-    def __init__(self, slots: Slots, budget: Budget | None = None) -> None:
+    def __init__(self, slots: Slots, budget: Budget | None = None, gate: Gate | None = None) -> None:
         self.slots = slots
         self.budget = budget
+        self.gate = gate
 
     async def enter(self) -> Entry:
         """Wait for a slot and a permit.
@@ -69,16 +82,33 @@ class LanePacing:
             Draining: nothing more is to be started.
         """
         await self.slots.take()
-        if self.budget:
+        try:
+            probe = await self._permit()
+        except BaseException:
+            self.slots.give()
+            raise
+        return Entry(self.slots, self.budget, self.gate, probe=probe)
+
+    async def _permit(self) -> bool:
+        """Wait for a permit at a time when the gate is open; true where the call is the breaker's probe."""
+        while True:
+            probe = await self.gate.enter() if self.gate else False
             try:
-                await self.budget.take()
+                if self.budget:
+                    await self.budget.take()
             except BaseException:
-                self.slots.give()
+                if self.gate:
+                    self.gate.leave(probe=probe, up=None)
                 raise
-        return Entry(self.slots, self.budget)
+            if self.gate is None or probe or self.gate.admits():
+                return probe
+            if self.budget:  # the downstream went down while this one waited
+                self.budget.unspent()
 
     def close(self) -> None:
         """Start nothing more. A shared budget is closed by whoever owns it."""
         self.slots.close()
         if self.budget:
             self.budget.close()
+        if self.gate:
+            self.gate.close()
