@@ -1,4 +1,4 @@
-"""A downstream over HTTP in the test's own process: it answers as the test says and keeps what it was sent."""
+"""A downstream over HTTP in the test's own process: it answers as the test says and keeps what it got."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ async def downstream(answer: Answer, *, tls: ssl.SSLContext | None = None) -> As
         with made.counted():
             return await answer(request)
 
+    app = web.Application()
+    app.router.add_route("*", "/{any:.*}", take)
     # handler_cancellation: a client that gave up leaves nothing behind that the end would wait for.
-    runner = web.ServerRunner(
-        web.Server(take, handler_cancellation=True), handle_signals=False, shutdown_timeout=0
-    )
+    runner = web.AppRunner(app, handler_cancellation=True, handle_signals=False, shutdown_timeout=0)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()

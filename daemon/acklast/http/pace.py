@@ -95,9 +95,12 @@ def _policies(field: str) -> Iterator[tuple[str, tuple[int | None, float | None]
 
 
 def _members(field: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The members of a structured list: each its name and its parameters."""
-    for member in _MEMBERS.findall(field):
-        head, *parameters = _PARAMETERS.findall(member)
+    """The members of a structured list: each its name and its parameters. None of one that is broken."""
+    members = _MEMBERS.findall(field)
+    if ",".join(members) != field:  # a quote that never ends
+        return
+    for member in members:
+        head, *parameters = _PARAMETERS.findall(member) or [""]
         pairs = (parameter.partition("=") for parameter in parameters)
         yield head.strip().strip('"'), {key.strip().lower(): value.strip() for key, _, value in pairs}
 
