@@ -29,7 +29,7 @@ from acklast.ledger.lease import Lease
 from acklast.ledger.postgres import PostgresLedger
 from acklast.notify import Notify
 from acklast.pacing.budgets import Budget
-from acklast.pacing.gate import Gate, gate_of
+from acklast.pacing.circuit import Circuit, circuit_of
 from acklast.pacing.lanes import LanePacing
 from acklast.pacing.prefetch import Prefetch
 from acklast.pacing.slots import Slots
@@ -242,13 +242,13 @@ class Daemon:
 
     def _lanes(self) -> list[Lane]:
         budgets = {name: Budget(name, budget.quota) for name, budget in self._config.budgets.items()}
-        gates = {
-            name: gate_of(name, budget.breaker.rules(), self._emitter)
+        circuits = {
+            name: circuit_of(name, budget.breaker.rules(), self._emitter)
             for name, budget in self._config.budgets.items()
         }
-        return [self._lane(name, budgets, gates) for name in self._config.lanes]
+        return [self._lane(name, budgets, circuits) for name in self._config.lanes]
 
-    def _lane(self, name: str, budgets: dict[str, Budget], gates: dict[str, Gate]) -> Lane:
+    def _lane(self, name: str, budgets: dict[str, Budget], circuits: dict[str, Circuit]) -> Lane:
         lane = self._config.lanes[name]
         settler = Settler(
             name,
@@ -267,7 +267,7 @@ class Daemon:
             pacing=LanePacing(
                 Slots(lane.concurrency),
                 budgets[lane.budget] if lane.budget else None,
-                gates[lane.budget] if lane.budget else None,
+                circuits[lane.budget] if lane.budget else None,
             ),
             settler=settler,
             emitter=self._emitter,

@@ -1,4 +1,4 @@
-"""The circuit breaker, and the gate that it keeps."""
+"""The circuit breaker, and the circuit that it keeps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from acklast.config.quota import Quota
 from acklast.pacing.breaker import Breaker, State
 from acklast.pacing.budgets import Budget
-from acklast.pacing.gate import Gate
+from acklast.pacing.circuit import Circuit
 from acklast.pacing.lanes import Entry, LanePacing
 from acklast.pacing.slots import Draining, Slots
 from acklast.policy import BreakerRules
@@ -96,7 +96,7 @@ def test_while_it_is_not_closed_no_two_are_under_way_that_it_admitted(acts: list
             assert not breaker.admits(now)
 
 
-# --- the gate ------------------------------------------------------------------------------------------
+# --- the circuit ------------------------------------------------------------------------------------------
 
 
 def through(entry: Entry, up: bool | None) -> None:
@@ -105,21 +105,21 @@ def through(entry: Entry, up: bool | None) -> None:
         entry.saw(up)
 
 
-def pacing(gate: Gate, *, concurrency: int = 10, quota: int = 100) -> LanePacing:
-    return LanePacing(Slots(concurrency), Budget("api", Quota(quota, 1.0)), gate)
+def pacing(circuit: Circuit, *, concurrency: int = 10, quota: int = 100) -> LanePacing:
+    return LanePacing(Slots(concurrency), Budget("api", Quota(quota, 1.0)), circuit)
 
 
-async def broken(gate: Gate, lane: LanePacing) -> None:
+async def broken(circuit: Circuit, lane: LanePacing) -> None:
     for _ in range(3):
         through(await lane.enter(), up=False)
-    assert gate.state is State.OPEN
+    assert circuit.state is State.OPEN
 
 
 @virtual
 async def test_while_the_gate_is_shut_nothing_starts_and_then_one_alone() -> None:
-    gate = Gate(RULES)
-    lane = pacing(gate)
-    await broken(gate, lane)
+    circuit = Circuit(RULES)
+    lane = pacing(circuit)
+    await broken(circuit, lane)
     waiting = [asyncio.create_task(lane.enter()) for _ in range(5)]
     await elapse(4.9)
     assert not any(task.done() for task in waiting)
@@ -130,14 +130,14 @@ async def test_while_the_gate_is_shut_nothing_starts_and_then_one_alone() -> Non
     through(probe.result(), up=True)
     await turns()
     assert all(task.done() for task in waiting)
-    assert gate.state is State.CLOSED
+    assert circuit.state is State.CLOSED
 
 
 @virtual
 async def test_a_probe_that_met_nobody_lets_another_go() -> None:
-    gate = Gate(RULES)
-    lane = pacing(gate)
-    await broken(gate, lane)
+    circuit = Circuit(RULES)
+    lane = pacing(circuit)
+    await broken(circuit, lane)
     waiting = [asyncio.create_task(lane.enter()) for _ in range(3)]
     await elapse(5.1)
     [first] = [task for task in waiting if task.done()]
@@ -148,9 +148,9 @@ async def test_a_probe_that_met_nobody_lets_another_go() -> None:
 
 @virtual
 async def test_a_failed_probe_pauses_the_whole_budget_for_longer() -> None:
-    gate = Gate(RULES)
-    lane = pacing(gate)
-    await broken(gate, lane)
+    circuit = Circuit(RULES)
+    lane = pacing(circuit)
+    await broken(circuit, lane)
     await elapse(5.1)
     through(await lane.enter(), up=False)
     assert lane.budget is not None
@@ -159,8 +159,8 @@ async def test_a_failed_probe_pauses_the_whole_budget_for_longer() -> None:
 
 @virtual
 async def test_who_waits_for_a_permit_while_the_downstream_goes_down_does_not_start() -> None:
-    gate = Gate(RULES)
-    lane = pacing(gate, quota=3)
+    circuit = Circuit(RULES)
+    lane = pacing(circuit, quota=3)
     entries = [await lane.enter() for _ in range(3)]
     late = asyncio.create_task(lane.enter())
     await turns()
@@ -171,14 +171,14 @@ async def test_who_waits_for_a_permit_while_the_downstream_goes_down_does_not_st
     assert lane.budget is not None
     await elapse(2)
     through(await late, up=True)
-    assert gate.state is State.CLOSED
+    assert circuit.state is State.CLOSED
 
 
 @virtual
 async def test_who_is_cancelled_as_a_probe_leaves_the_place_to_another() -> None:
-    gate = Gate(RULES)
-    lane = LanePacing(Slots(10), budget := Budget("api", Quota(3, 60.0)), gate)
-    await broken(gate, lane)  # its permits are all with the calls of the last minute
+    circuit = Circuit(RULES)
+    lane = LanePacing(Slots(10), budget := Budget("api", Quota(3, 60.0)), circuit)
+    await broken(circuit, lane)  # its permits are all with the calls of the last minute
     first, second = (asyncio.create_task(lane.enter()) for _ in range(2))
     await elapse(6)
     first.cancel()
@@ -190,10 +190,10 @@ async def test_who_is_cancelled_as_a_probe_leaves_the_place_to_another() -> None
 
 
 @virtual
-async def test_a_drain_sends_home_who_waits_at_the_gate() -> None:
-    gate = Gate(RULES)
-    lane = pacing(gate)
-    await broken(gate, lane)
+async def test_a_drain_sends_home_who_waits_at_the_circuit() -> None:
+    circuit = Circuit(RULES)
+    lane = pacing(circuit)
+    await broken(circuit, lane)
     waiting = asyncio.create_task(lane.enter())
     await turns()
     lane.close()
@@ -205,11 +205,11 @@ async def test_a_drain_sends_home_who_waits_at_the_gate() -> None:
 @virtual
 async def test_the_log_is_told_when_it_shuts_and_opens() -> None:
     told: list[str] = []
-    gate = Gate(
+    circuit = Circuit(
         RULES, opened=lambda _, pause_s: told.append(f"{pause_s:g}"), closed=lambda: told.append("up")
     )
-    lane = pacing(gate)
-    await broken(gate, lane)
+    lane = pacing(circuit)
+    await broken(circuit, lane)
     await elapse(5.1)
     through(await lane.enter(), up=True)
     through(await lane.enter(), up=True)

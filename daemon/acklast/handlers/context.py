@@ -66,6 +66,7 @@ class Context:
         "pace",
         "result",
         "run",
+        "sent",
         "timeout_s",
         "type",
     )
@@ -83,6 +84,7 @@ class Context:
         headers: Mapping[Any, Any] = _NO_HEADERS,
         draining: Draining | None = None,
         transaction: Begin | None = None,
+        sent: Callable[[], None] = lambda: None,
     ) -> None:
         self.key: Final = key
         self.lane: Final = lane
@@ -95,6 +97,8 @@ class Context:
         self.ambiguous: Final = ambiguous
         """An earlier attempt may have had its effect already."""
         self.draining: Final[Draining] = draining or asyncio.Event()
+        self.sent: Final = sent
+        """Call it when the request goes out, to say so to the lane's budget; an HTTP lane does."""
         self.completed = False
         """``transaction`` has committed: the job is done, whatever happens next."""
         self.result: Any = None

@@ -72,7 +72,7 @@ class _Sender:
             raise InvalidPayload(error.detail) from None
 
     async def handle(self, request: Request, context: Context) -> dict[str, Any]:
-        sending = Sending()
+        sending = Sending(context.sent)
         request = _keyed(request, self._spec.idempotency_header, context)
         try:
             answer = await self.client.send(request, keep=self._spec.excerpt_bytes, sending=sending)

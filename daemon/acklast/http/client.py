@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import select
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from weakref import WeakSet
@@ -150,9 +150,11 @@ class Sending:
     an exception that it does not know.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_written: Callable[[], None] = lambda: None) -> None:
+        """``on_written`` is called right before the first byte."""
         self.written = False
         """Whether any byte may have left. Safe to read at any time."""
+        self._on_written = on_written
         self._origin: URL | None = None
 
     async def __call__(self, req: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
@@ -168,6 +170,12 @@ class Sending:
                 continue  # it is closed and gone; at last there is a fresh one
             except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
                 raise self.failure(error) from error
+
+    def write(self) -> None:
+        """The first byte is about to leave."""
+        if not self.written:
+            self.written = True
+            self._on_written()
 
     def failure(self, error: BaseException) -> NotSent | CutOff:
         """What a failure of the library's means."""
@@ -187,7 +195,7 @@ class _Outgoing(ClientRequest):
             raise _Stale(_AFRESH)
         _USED.add(protocol)
         if self.sending is not None:
-            self.sending.written = True
+            self.sending.write()
         return await super().send(conn)
 
 

@@ -6,21 +6,21 @@ from types import TracebackType
 from typing import Self
 
 from acklast.pacing.budgets import Budget
-from acklast.pacing.gate import Gate
+from acklast.pacing.circuit import Circuit
 from acklast.pacing.slots import Slots
 
 
 class Entry:
     """A start that was let in: a context manager that returns the slot, and the permit as it was used."""
 
-    __slots__ = ("_budget", "_gate", "_holds", "_probe", "_slots", "_spent", "_up")
+    __slots__ = ("_budget", "_circuit", "_holds", "_probe", "_slots", "_spent", "_up")
 
     def __init__(
-        self, slots: Slots, budget: Budget | None, gate: Gate | None = None, *, probe: bool = False
+        self, slots: Slots, budget: Budget | None, circuit: Circuit | None = None, *, probe: bool = False
     ) -> None:
         self._slots = slots
         self._budget = budget
-        self._gate = gate
+        self._circuit = circuit
         self._probe = probe
         self._up: bool | None = None
         self._holds = True
@@ -58,7 +58,7 @@ class Entry:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._slots.give()
-        if self._gate and (pause_s := self._gate.leave(probe=self._probe, up=self._up)):
+        if self._circuit and (pause_s := self._circuit.leave(probe=self._probe, up=self._up)):
             self.pause(pause_s)
         if self._budget and self._holds:
             if self._spent:
@@ -68,12 +68,12 @@ class Entry:
 
 
 class LanePacing:
-    """The slots and the budget of one lane, and the gate that is shut while the downstream is down."""
+    """The slots and the budget of one lane, and the circuit that is shut while the downstream is down."""
 
-    def __init__(self, slots: Slots, budget: Budget | None = None, gate: Gate | None = None) -> None:
+    def __init__(self, slots: Slots, budget: Budget | None = None, circuit: Circuit | None = None) -> None:
         self.slots = slots
         self.budget = budget
-        self.gate = gate
+        self.circuit = circuit
 
     async def enter(self) -> Entry:
         """Wait for a slot and a permit.
@@ -87,20 +87,20 @@ class LanePacing:
         except BaseException:
             self.slots.give()
             raise
-        return Entry(self.slots, self.budget, self.gate, probe=probe)
+        return Entry(self.slots, self.budget, self.circuit, probe=probe)
 
     async def _permit(self) -> bool:
-        """Wait for a permit at a time when the gate is open; true where the call is the breaker's probe."""
+        """Wait for a permit at a time when calls are let through; true where this one is the probe."""
         while True:
-            probe = await self.gate.enter() if self.gate else False
+            probe = await self.circuit.enter() if self.circuit else False
             try:
                 if self.budget:
                     await self.budget.take()
             except BaseException:
-                if self.gate:
-                    self.gate.leave(probe=probe, up=None)
+                if self.circuit:
+                    self.circuit.leave(probe=probe, up=None)
                 raise
-            if self.gate is None or probe or self.gate.admits():
+            if self.circuit is None or probe or self.circuit.admits():
                 return probe
             if self.budget:  # the downstream went down while this one waited
                 self.budget.unspent()
@@ -110,5 +110,5 @@ class LanePacing:
         self.slots.close()
         if self.budget:
             self.budget.close()
-        if self.gate:
-            self.gate.close()
+        if self.circuit:
+            self.circuit.close()

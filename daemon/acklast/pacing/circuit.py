@@ -11,18 +11,18 @@ from acklast.policy import BreakerRules
 from acklast.telemetry.events import Emitter
 
 
-def gate_of(budget: str, rules: BreakerRules, emitter: Emitter) -> Gate:
-    """The gate of a budget, which tells the log when it shuts and opens."""
+def circuit_of(budget: str, rules: BreakerRules, emitter: Emitter) -> Circuit:
+    """The circuit of a budget, which tells the log when it shuts and opens."""
 
     def opened(breaker: Breaker, pause_s: float) -> None:
         emitter.notice(
             "breaker.opened", "warning", budget=budget, failures=breaker.failures, pause_s=round(pause_s, 3)
         )
 
-    return Gate(rules, opened=opened, closed=lambda: emitter.notice("breaker.closed", budget=budget))
+    return Circuit(rules, opened=opened, closed=lambda: emitter.notice("breaker.closed", budget=budget))
 
 
-class Gate:
+class Circuit:
     """In front of a budget. ``opened`` and ``closed`` are told what happened, for the log."""
 
     def __init__(
