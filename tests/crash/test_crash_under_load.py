@@ -6,6 +6,7 @@ import random
 import signal
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ async def kill_at_random_moments(place: Site, chance: random.Random) -> None:
 async def test_every_job_is_accounted_for_and_effects_repeat_only_across_a_crash(
     seed: int, receiver: str, broker: Broker, ledger_dsn: str, tmp_path: Path
 ) -> None:
-    lane = {"concurrency": CONCURRENCY, "prefetch": 40}
+    lane: dict[str, Any] = {"concurrency": CONCURRENCY, "prefetch": 40}
     async with site(tmp_path, broker.url, ledger_dsn, receiver=receiver, **lane) as place:
         await place.promise(jobs())
         await place.publish(*jobs())
