@@ -195,10 +195,10 @@ async def test_a_downstream_that_is_down_is_probed_by_one_job(new_site: NewSite)
             with place.daemon() as daemon:
                 await daemon.says("breaker.opened")
                 await daemon.says("breaker.opened", pause_s=2.0)
-                # Three calls that opened it, and the one that went to see.
-                assert len(api.calls) == 4
+                # Three calls that opened it, two that were under way by then, and the one that went to see.
+                assert 4 <= (burnt := len(api.calls)) <= 6
                 down = False
                 await daemon.says("breaker.closed")
                 jobs = [await place.reaches(f"k-{n}", State.DONE) for n in range(20)]
                 assert await daemon.drained() == Exit.OK
-    assert sum(job.attempts for job in jobs) == 24
+    assert sum(job.attempts for job in jobs) == 20 + burnt

@@ -175,18 +175,37 @@ async def test_who_waits_for_a_permit_while_the_downstream_goes_down_does_not_st
 
 
 @virtual
-async def test_who_is_cancelled_as_a_probe_leaves_the_place_to_another() -> None:
+async def test_who_is_cancelled_while_the_probe_is_away_leaves_nothing_behind() -> None:
     circuit = Circuit(RULES)
-    lane = LanePacing(Slots(10), budget := Budget("api", Quota(3, 60.0)), circuit)
-    await broken(circuit, lane)  # its permits are all with the calls of the last minute
-    first, second = (asyncio.create_task(lane.enter()) for _ in range(2))
-    await elapse(6)
-    first.cancel()
-    await elapse(60)
-    assert first.cancelled()
-    assert second.done()
-    assert budget.free == 2
-    assert lane.slots.held == 1
+    lane = pacing(circuit)
+    await broken(circuit, lane)
+    await elapse(5.1)
+    probe = await lane.enter()
+    waiting = [asyncio.create_task(lane.enter()) for _ in range(2)]
+    await elapse(1)
+    waiting[0].cancel()
+    await turns()
+    through(probe, up=True)
+    through(await waiting[1], up=True)
+    assert waiting[0].cancelled()
+    assert lane.slots.held == 0
+
+
+@virtual
+async def test_who_waited_for_a_probe_that_failed_waits_with_the_budget() -> None:
+    circuit = Circuit(RULES)
+    lane = pacing(circuit)
+    await broken(circuit, lane)
+    await elapse(5.1)
+    probe = await lane.enter()
+    waiting = asyncio.create_task(lane.enter())
+    await turns()
+    through(probe, up=False)
+    await elapse(9.9)
+    assert not waiting.done()
+    await elapse(0.2)
+    through(waiting.result(), up=True)
+    assert circuit.state is State.CLOSED
 
 
 @virtual

@@ -1,4 +1,8 @@
-"""The breaker of a budget at work: it holds back who may not start, and lets one go to see."""
+"""The breaker of a budget at work.
+
+While it is open the budget is paused, and everybody waits there. Then one goes to see, and who comes by
+meanwhile waits here.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ def circuit_of(budget: str, rules: BreakerRules, emitter: Emitter) -> Circuit:
 
 
 class Circuit:
-    """In front of a budget. ``opened`` and ``closed`` are told what happened, for the log."""
+    """A breaker and who waits for it. ``opened`` and ``closed`` are told what happened, for the log."""
 
     def __init__(
         self,
@@ -42,20 +46,22 @@ class Circuit:
     def state(self) -> State:
         return self._breaker.state(self._now())
 
-    async def enter(self) -> bool:
-        """Wait until a job may start; true where it is the probe, and then ``leave`` must follow.
+    def admits(self) -> bool:
+        """Whether a job may start now."""
+        return self._breaker.admits(self._now())
+
+    def start(self) -> bool:
+        """A job starts that was admitted; true where it is the probe. ``leave`` must follow."""
+        before, self._breaker = self._breaker, self._breaker.started(self._now())
+        return self._breaker is not before
+
+    async def moved(self) -> None:
+        """Wait until it may be otherwise: a probe is due, or is over.
 
         Raises:
             Draining: nothing more is to be started.
         """
-        while not self._breaker.admits(self._now()):
-            await self._queue.join()
-        before, self._breaker = self._breaker, self._breaker.started(self._now())
-        return self._breaker is not before
-
-    def admits(self) -> bool:
-        """Whether who entered a while ago may still start."""
-        return self.state is State.CLOSED
+        await self._queue.join()
 
     def leave(self, *, probe: bool, up: bool | None) -> float | None:
         """A job is over: it met a downstream that is up, or down, or did not get so far.
@@ -76,6 +82,7 @@ class Circuit:
         pause_s = self._breaker.until_s - self._now()
         self._timer = asyncio.get_running_loop().call_at(self._breaker.until_s, self._wake)
         self._opened(self._breaker, pause_s)
+        self._wake()  # who waited for the probe waits for the budget now, like everybody
         return pause_s
 
     def close(self) -> None:

@@ -68,7 +68,7 @@ class Entry:
 
 
 class LanePacing:
-    """The slots and the budget of one lane, and the circuit that is shut while the downstream is down."""
+    """The slots and the budget of one lane, and the breaker of that budget."""
 
     def __init__(self, slots: Slots, budget: Budget | None = None, circuit: Circuit | None = None) -> None:
         self.slots = slots
@@ -92,18 +92,15 @@ class LanePacing:
     async def _permit(self) -> bool:
         """Wait for a permit at a time when calls are let through; true where this one is the probe."""
         while True:
-            probe = await self.circuit.enter() if self.circuit else False
-            try:
-                if self.budget:
-                    await self.budget.take()
-            except BaseException:
-                if self.circuit:
-                    self.circuit.leave(probe=probe, up=None)
-                raise
-            if self.circuit is None or probe or self.circuit.admits():
-                return probe
-            if self.budget:  # the downstream went down while this one waited
+            if self.budget:
+                await self.budget.take()
+            if self.circuit is None:
+                return False
+            if self.circuit.admits():
+                return self.circuit.start()
+            if self.budget:
                 self.budget.unspent()
+            await self.circuit.moved()
 
     def close(self) -> None:
         """Start nothing more. A shared budget is closed by whoever owns it."""
