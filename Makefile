@@ -13,10 +13,10 @@ export PATH := $(BIN):$(PATH)
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv servers demo test check lint format types soak bench lock clean
+.PHONY: help venv servers demo demo-reminders test check lint format types soak bench lock clean
 
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(READY) ## Make the virtual environment from the lock (the other targets do it by themselves)
 
@@ -34,6 +34,9 @@ servers: $(READY) ## Have RabbitMQ and Postgres at hand, installed by apt where 
 
 demo: servers ## Run the example: 2,000 jobs, a SIGKILL half-way, and the account of every one
 	@$(BIN)/python examples/property-cleanup/demo.py $(ARGS)
+
+demo-reminders: servers ## Run the example without Python in the lane: 600 reminders over HTTP
+	@$(BIN)/python examples/rent-reminders/reminders.py $(ARGS)
 
 test: servers ## Run the tests; ARGS="-k name" picks some
 	@$(BIN)/python -m pytest $(ARGS)

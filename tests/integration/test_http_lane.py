@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeAlias
 
+import pytest
 from aiohttp import web
 
 from acklast.errors import Exit
@@ -19,6 +20,14 @@ from harness.site import RUN, Site
 from harness.waiting import eventually
 
 NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
+
+
+@pytest.fixture
+def receiver() -> str:
+    """One is enough: what is proved here is behind both."""
+    return "bulk"
+
+
 TYPE = "rent.reminder.v1"
 
 
