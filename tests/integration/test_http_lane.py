@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
@@ -57,6 +60,26 @@ async def test_a_job_becomes_one_request(new_site: NewSite) -> None:
         assert call.headers["Idempotency-Key"] == '"run-1:a/b ?"'
         assert call.headers["User-Agent"].startswith("acklast/")
         assert job.result == {"status": 201, "excerpt": "created"}
+
+
+async def test_a_check_tells_the_request_and_no_part_of_its_query(new_site: NewSite) -> None:
+    http = 'method = "put"\nurl = "https://api.example/v1/{{ key }}?api_key=s3cret"'
+    async with new_site(http=http) as place:
+        checks, code = await checked(place.directory / "acklast.toml")
+    application = next(one["detail"] for one in checks if one["name"] == "application")
+    assert application == "PUT https://api.example/v1/{{ key }} in work"
+    assert (code, "s3cret" in str(checks)) == (Exit.OK, False)
+
+
+async def checked(config: Path) -> tuple[list[dict[str, Any]], int | None]:
+    """What ``acklast check`` says, and its exit code."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "acklast", "check", "--json", "--config", config),
+        env={name: value for name, value in os.environ.items() if not name.startswith("ACKLAST")},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    said, _ = await process.communicate()
+    return json.loads(said)["checks"], process.returncode
 
 
 async def test_each_answer_has_its_meaning(new_site: NewSite) -> None:

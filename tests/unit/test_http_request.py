@@ -220,6 +220,7 @@ def test_there_may_be_no_body(method: str, parts: Mapping[str, Any]) -> None:
         (job(raw=b"NaN"), {"json_body": "{{ payload }}"}, "payload: the body is not JSON"),
         (job(raw=b"\xff"), {"text_body": "{{ body }}"}, "body: the body is not UTF-8"),
         (job({"a": "\ud800"}), {"text_body": "{{ payload.a }}"}, "body: half a surrogate pair"),
+        (job({"a": "\ud800"}), {"headers": {"X": "{{ payload.a }}"}}, "headers.X: half a surrogate pair"),
         (job({"a": "\ud800"}), {"url": HOST + "/{{ payload.a }}"}, "url: UnicodeEncodeError"),
         (job({"a": "x" * 9000}), {"url": HOST + "/{{ payload.a }}"}, "url: no URL, or longer than"),
     ],

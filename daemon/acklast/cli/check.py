@@ -14,6 +14,7 @@ from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, say_json
 from acklast.cli.servers import broker_of, faults
 from acklast.config import Config, load_app
+from acklast.config.secrets import masked
 from acklast.errors import AcklastError, Exit
 from acklast.handlers.app import App
 from acklast.ledger.connect import Address, Connection
@@ -91,7 +92,7 @@ def _handled(config: Config, app: App) -> Iterator[str]:
         yield f"{config.app} ({types})"
     for name, lane in config.lanes.items():
         if lane.http is not None:
-            yield f"{lane.http.method} {lane.http.url} in {name}"
+            yield f"{lane.http.method} {masked(lane.http.url)} in {name}"
 
 
 async def _broker(config: Config) -> list[Checked]:

@@ -28,6 +28,7 @@ _EMPTY: Final = "\ue000"
 """Stands for an empty value in a URL until it is known whether it landed in the path."""
 _FIELD: Final = re.compile(r"[A-Za-z_][\w-]{0,60}\Z", re.ASCII)
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _HEAD: Final = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?(?=[/?]|\Z)")
 _URL: Final = re.compile(r"""[!$-;=?-\[\]_a-z|~%]*\Z""")
 _EXAMPLE: Final = '"https://api.example/orders/{{ key }}"'
@@ -199,6 +200,8 @@ class Text:
         text = self.render(values).strip(" \t")
         if _CONTROL.search(text):
             raise Unrenderable(f"{self.place}: a control character")
+        if _SURROGATE.search(text):
+            raise Unrenderable(f"{self.place}: half a surrogate pair")
         if len(text) > _LONGEST:
             raise Unrenderable(f"{self.place}: longer than {_LONGEST} characters")
         return text
