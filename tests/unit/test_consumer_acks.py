@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from types import SimpleNamespace
 from typing import Any, cast
 
 import aiormq
 import pytest
 from aiormq.abc import AbstractChannel
 
-from acklast.channels import LibraryChannel
+from acklast.channels import BulkChannel, LibraryChannel
+from acklast.receiver import BulkProtocol
 from harness.virtual import turns
 
 
@@ -66,6 +68,23 @@ async def test_an_ack_waits_for_room_and_leaves_no_observer_behind() -> None:
     library.room.set()
     assert await asyncio.wait_for(sending, 10) is True
     assert all(observer.cancelled() for observer in library.observers)
+
+
+async def test_either_channel_counts_what_it_has_settled() -> None:
+    """The lane's pace is read from it."""
+    library = FakeChannel()
+    library.room.set()
+    one = LibraryChannel(cast("AbstractChannel", library))
+    other = BulkChannel(
+        cast("AbstractChannel", SimpleNamespace(is_closed=False, number=1)),
+        cast("BulkProtocol", SimpleNamespace(write=bytearray().extend)),
+    )
+    for channel in (one, other):
+        assert await channel.ack(1)
+        assert await channel.nack(2)
+        assert await channel.ack(3)
+        await turns()
+        assert channel.settled == 3
 
 
 async def test_an_ack_that_the_library_refuses_is_lost() -> None:

@@ -187,6 +187,7 @@ async def test_a_stop_in_the_midst_of_a_change_leaves_no_consumer(at: str) -> No
         opened = {call.split()[1] for call in channel.calls if call.startswith("consume")}
         ended = {call.split()[1] for call in channel.calls if call.startswith("cancel")}
         assert opened == ended
+        assert ("tag-3" in opened) is (at in ("qos", "consume")), "none is opened once it is to stop"
         assert channel.calls.count("nack 1") == 1
         assert not made.consumer.consuming.is_set()
         before = list(channel.calls)

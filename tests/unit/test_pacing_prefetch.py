@@ -128,6 +128,13 @@ def test_a_fast_lane_is_at_its_ceiling_within_a_second_and_stays_there() -> None
     assert lane.counts == [12, 1000]
 
 
+def test_a_lane_that_is_near_its_ceiling_goes_on_to_it() -> None:
+    lane = Played(Prefetch(1000, 10))
+    lane.go_on(2, steady(600))
+    lane.go_on(5, steady(5000))
+    assert lane.counts == [12, 610, 1000]
+
+
 @given(st.integers(1, 2000), st.floats(0.6, 100))
 def test_slow_handlers_never_raise_it_by_ending_together(concurrency: int, each_s: float) -> None:
     lane = Played(Prefetch(65_535, concurrency))
