@@ -82,6 +82,8 @@ class LanePacing:
             Draining: nothing more is to be started.
         """
         await self.slots.take()
+        if self.budget is None and self.circuit is None:
+            return Entry(self.slots, None)
         try:
             probe = await self._permit()
         except BaseException:
