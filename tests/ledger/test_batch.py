@@ -147,13 +147,16 @@ async def test_a_job_that_stays_locked_is_an_outage_for_its_caller_alone(
     assert fine == FRESH
 
 
-async def test_one_bad_item_fails_alone(batcher: Batcher, store: Store) -> None:
+async def test_one_bad_item_fails_alone(
+    batcher: Batcher, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(item: Item) -> Answer:
         if item.place[1] == "bad":
             raise ValueError("bad")
         return plain(item)
 
     store.answer = refuse
+    monkeypatch.setattr(batch, "NOTES", 1)
     batcher.note((LANE, "noted"), 1)
     good, bad, fine = await outcomes(claims(batcher, "a", "bad", "c"))
     assert (good, fine) == (FRESH, FRESH)
@@ -245,11 +248,30 @@ async def test_a_verdict_is_recorded_even_if_its_caller_leaves(batcher: Batcher,
     await eventually(lambda: store.keys == [["a"], ["b"]])
 
 
-async def test_notes_ride_along(batcher: Batcher, store: Store) -> None:
-    batcher.note((LANE, "x"), 1)
+async def test_notes_ride_along_once_there_are_enough(
+    batcher: Batcher, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "NOTES", 2)
     batcher.note((LANE, "a"), 1)
+    await asyncio.gather(*claims(batcher, "b"))
+    assert store.batches[-1].notes == {}
+    batcher.note((LANE, "x"), 1)
     await asyncio.gather(*claims(batcher, "a"))
-    assert store.batches[0].notes == {(LANE, "x"): 1}  # not of a job that moves in the same flush
+    assert store.batches[-1].notes == {(LANE, "x"): 1}  # not of a job that moves in the same flush
+
+
+async def test_few_notes_go_soon_though_the_flushes_never_end(
+    batcher: Batcher, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "LONELY_S", 0.01)
+    batcher.note((LANE, "x"), 1)
+
+    async def flood() -> None:
+        while not any(sent.notes for sent in store.batches):
+            await asyncio.gather(*claims(batcher, "a"), *claims(batcher, "b"))
+
+    async with asyncio.timeout(30):
+        await asyncio.gather(flood(), flood())
 
 
 async def test_lonely_notes_go_by_themselves(

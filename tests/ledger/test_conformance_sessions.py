@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from acklast.errors import SessionLost
+from acklast.ledger import batch
 from acklast.ledger.api import Held, Ledger, Session, State
 from acklast.outcome import Complete, GiveBack, Retry
 from ledger.worlds import LANE, World, a_claim, record, start, started, view
@@ -116,7 +117,10 @@ async def test_a_takeover_is_remembered_whatever_follows(
     assert (await started(ledger, heir)).ambiguous
 
 
-async def test_settled_is_noted_for_its_own_fence(ledger: Ledger, session: Session, world: World) -> None:
+async def test_settled_is_noted_for_its_own_fence(
+    ledger: Ledger, session: Session, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "NOTES", 1)
     fresh = await started(ledger, session)
     await ledger.settled(LANE, "k", fresh.fence)  # not recorded yet: says nothing
     await record(ledger, session, fresh, Retry(fresh.now, "busy"))

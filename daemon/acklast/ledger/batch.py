@@ -27,8 +27,11 @@ _log = logging.getLogger(__name__)
 LIMIT: Final = 500
 """Items of one flush. Measured: a cap of 50 costs 40 % of the throughput, and more than 500 gains nothing."""
 LINGER_S: Final = 0.0035
+NOTES: Final = 250
+"""Notes of settled fences ride along once there are so many: a part of a statement costs its start, and the
+flush of a lone job should carry nothing but the job."""
 LONELY_S: Final = 1.0
-"""How long notes that found no flush to ride along with may wait."""
+"""How long fewer notes than that wait before they go."""
 ASK_AGAIN_S: Final = 10.0
 """How long a job that another transaction keeps locked is asked for before its caller is told."""
 CLOSE_S: Final = 10.0
@@ -162,8 +165,8 @@ class Batcher:
             while self._queue or self._lonely:
                 if pause_s := linger_s(last, len(self._queue)):
                     await asyncio.sleep(pause_s)
-                self._lonely = False
                 batch = self._take()
+                self._lonely = False
                 if batch.items or batch.notes:
                     await self._flush(batch)
                 last = len(batch.items)
@@ -190,7 +193,8 @@ class Batcher:
                 (batch.items if fits else later).append(item)
         self._queue.extendleft(reversed([*queue, *later]))
         batch.items.sort(key=_by_place)
-        batch.notes = self._take_notes(places)
+        if self._lonely or len(self._notes) >= NOTES:
+            batch.notes = self._take_notes(places)
         return batch
 
     def _take_notes(self, places: set[Place]) -> dict[Place, int]:

@@ -9,6 +9,7 @@ import asyncpg
 
 from acklast.ledger.api import Conflict, Decided, Fresh, Held, Letter, NotDue, Recorded, State
 from acklast.ledger.batch import Answer, Batch, Item
+from acklast.ledger.columns import ASKED, DONE, SETTLED, TOLD
 from acklast.ledger.connect import Busy, Link, Rows
 from acklast.ledger.evidence import REASON_LIMIT, clean, failure_fingerprint, storable_json, trace_id
 from acklast.ledger.refusals import session_lost
@@ -72,15 +73,9 @@ def prepared(batch: Batch, *, careful: bool = False) -> tuple[str, list[Any]]:
     sql = statement(
         claims=bool(claims), dones=bool(dones), tells=bool(tells), notes=bool(notes), careful=careful
     )
-    columns = [
-        _column(column) for rows in (claims, dones, tells, notes) for column in zip(*rows, strict=True)
-    ]
+    parts = ((ASKED, claims), (DONE, dones), (TOLD, tells), (SETTLED, notes))
+    columns = [column for rows, values in parts for column in rows.parameters(values)]
     return sql, [batch.items[0].session if batch.items else 0, *columns]
-
-
-def _column(values: Sequence[Any]) -> Sequence[Any]:
-    # The columns of a row in the statement are as long as the longest: NULLs at the end need no sending.
-    return values if values[0] is not None or values.count(None) < len(values) else ()
 
 
 def _claim_row(item: Item) -> tuple[Any, ...]:
