@@ -220,7 +220,7 @@ from pg_stat_wal, pg_stat_user_tables where relid = 'acklast.jobs'::regclass
 async def _counters(connection: asyncpg.Connection[Any], updates: int = 0) -> Counters:
     """The counters, once ``updates`` are in them: a connection that ends delivers its own a little later."""
     for _ in range(200):
-        found = Counters(*await connection.fetchrow(_COUNTERS))
+        found = Counters(*(await connection.fetch(_COUNTERS))[0])
         if found.updates >= updates:
             return found
         await asyncio.sleep(0.05)
@@ -279,7 +279,7 @@ select pg_relation_size('acklast.jobs'), pg_relation_size('acklast.jobs_pkey'),
 async def sizes(dsn: str) -> list[int]:
     """Bytes of the table, of its primary key, of its other indexes."""
     connection = await asyncpg.connect(dsn)
-    found = list(await connection.fetchrow(_SIZES))
+    found = list((await connection.fetch(_SIZES))[0])
     await connection.close()
     return found
 

@@ -261,14 +261,13 @@ async def test_a_plan_made_for_an_empty_ledger_is_right_for_a_full_one(
 async def test_rows_are_told_apart_whatever_they_have_in_common(postgres: PostgresWorld) -> None:
     """A column that is the same in all rows travels as one value, NULL as none at all."""
     session = await start(postgres.ledger)
-    for n, (types, runs) in enumerate(product((["t"], ["t", "u"], ["t", None]), (["r"], [None], ["r", "s"]))):
+    types: list[list[str | None]] = [["t"], ["t", "u"], ["t", None]]
+    runs: list[list[str | None]] = [["r"], [None], ["r", "s"]]
+    for n, (kinds, names) in enumerate(product(types, runs)):
         keys = [f"{n}-{m}" for m in range(2)]
-        wanted = [(types[m % len(types)], runs[m % len(runs)]) for m in range(2)]
-        rows = zip(keys, wanted, strict=True)
-        calls = [
-            postgres.ledger.claim(session, a_claim(key, type=type_, run=run)) for key, (type_, run) in rows
-        ]
-        found = await asyncio.gather(*calls)
+        wanted = [(kinds[m % len(kinds)], names[m % len(names)]) for m in range(2)]
+        asked = (a_claim(key, type=kind, run=run) for key, (kind, run) in zip(keys, wanted, strict=True))
+        found = await asyncio.gather(*(postgres.ledger.claim(session, claim) for claim in asked))
         fresh = [answer for answer in found if isinstance(answer, Fresh)]
         jobs = [await view(postgres.ledger, key) for key in keys]
         assert [(job.type, job.run) for job in jobs] == wanted
