@@ -96,6 +96,7 @@ _ACKLAST: Final = _own(
     "d",
     "acklast",
     "lane",
+    share=2,
     prefetch=1000,
     concurrency=500,
     ledger=Ledger.ACKLAST,
