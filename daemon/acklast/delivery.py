@@ -122,15 +122,19 @@ async def _claim(lane: Lane, envelope: Envelope) -> tuple[Session, Claimed]:
         deadline=envelope.deadline,
         not_before=envelope.not_before,
     )
+    tries = 0
     while True:
         try:
             session = await lane.lease.current()
         except SessionLost as closed:
             raise Abandoned from closed
         try:
-            return session, await lane.insist(lane.ledger.claim, session, claim)
+            return session, await lane.ledger.claim(session, claim)
         except SessionLost:
             lane.lease.lost(session)
+        except LedgerUnavailable as error:
+            await lane.wait_out(error, tries)
+            tries += 1
 
 
 def _held_here() -> Held:

@@ -82,9 +82,17 @@ class Lane:
             try:
                 return await call(*arguments)
             except LedgerUnavailable as error:
-                if self.drain.abandoned:
-                    raise Abandoned from error
-                if tries == 0:
-                    self.emitter.notice("ledger.unavailable", "warning", lane=self.name, error=error.what)
-                await asyncio.sleep(_LEDGER_RETRY_S[min(tries, len(_LEDGER_RETRY_S) - 1)])
+                await self.wait_out(error, tries)
                 tries += 1
+
+    async def wait_out(self, error: LedgerUnavailable, tries: int) -> None:
+        """Wait before the ledger is called again, after ``tries`` waits before.
+
+        Raises:
+            Abandoned: the drain's time is up.
+        """
+        if self.drain.abandoned:
+            raise Abandoned from error
+        if tries == 0:
+            self.emitter.notice("ledger.unavailable", "warning", lane=self.name, error=error.what)
+        await asyncio.sleep(_LEDGER_RETRY_S[min(tries, len(_LEDGER_RETRY_S) - 1)])

@@ -154,7 +154,7 @@ async def test_a_cancelled_claim_leaves_the_job_to_others(
     async with elsewhere(
         postgres, f"insert into acklast.jobs (lane, key, state) values ('{LANE}', 'a', 'queued')"
     ):
-        both = [asyncio.create_task(ledger.claim(session, a_claim(key))) for key in ("a", "k")]
+        both = [asyncio.ensure_future(ledger.claim(session, a_claim(key))) for key in ("a", "k")]
         waiting = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%inserted%'"
         await eventually(lambda: postgres.sql(waiting))
         both[1].cancel()

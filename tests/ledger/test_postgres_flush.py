@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import Coroutine
+from collections.abc import Awaitable
 from itertools import product
 from typing import Any
 
@@ -35,25 +35,53 @@ from ledger.worlds import (
     view,
 )
 
+QUEUED_K = f"insert into acklast.jobs (lane, key, state) values ('{LANE}', 'k', 'queued') returning key"
 LOCK_K = "select from acklast.jobs where key = 'k' for update"
 
 
 async def test_a_locked_job_holds_up_nobody_else(postgres: PostgresWorld) -> None:
     ledger = postgres.ledger
     session = await start(ledger)
-    fresh = await started(ledger, session)
+    await postgres.sql(QUEUED_K)
     async with elsewhere(postgres, LOCK_K):
-        claim = asyncio.create_task(ledger.claim(session, a_claim()))
+        claim = asyncio.ensure_future(ledger.claim(session, a_claim()))
         for n in range(5):
             other = await started(ledger, session, f"other{n}")
             assert await record(ledger, session, other, Complete(), f"other{n}") is Recorded.RECORDED
         assert not claim.done()
-    assert isinstance(await claim, Held)
+    fresh = await claim
+    assert isinstance(fresh, Fresh)
     async with elsewhere(postgres, LOCK_K):
-        told = asyncio.create_task(record(ledger, session, fresh, Complete()))
+        told = asyncio.ensure_future(record(ledger, session, fresh, Complete()))
         await started(ledger, session, "yet another")
         assert not told.done()
     assert await told is Recorded.RECORDED
+
+
+async def test_what_needs_no_writing_is_answered_though_the_job_is_locked(postgres: PostgresWorld) -> None:
+    session = await start(postgres.ledger)
+    await started(postgres.ledger, session)
+    async with elsewhere(postgres, LOCK_K):
+        assert isinstance(await postgres.ledger.claim(session, a_claim()), Held)
+
+
+async def test_a_job_that_moves_under_a_claim_is_asked_again(
+    postgres: PostgresWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The flush has seen a queued job and waits for its row; then the row is another worker's."""
+    monkeypatch.setattr(parts, "_PATIENCE", "")
+    statement.cache_clear()
+    session, other = await start(postgres.ledger), await start(postgres.ledger, "two")
+    await postgres.sql(QUEUED_K)
+    taken = f"""update acklast.jobs set state = 'claimed', fence = fence + 1, session = {other.id},
+                attempts = attempts + 1, claims = claims + 1 where key = 'k'"""
+    async with elsewhere(postgres, taken):
+        claim = asyncio.ensure_future(postgres.ledger.claim(session, a_claim()))
+        waiting = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%inserted%'"
+        await eventually(lambda: postgres.sql(waiting))
+    assert isinstance(await claim, Held)
+    statement.cache_clear()
+    assert (await view(postgres.ledger)).attempts == 1
 
 
 async def test_a_job_that_stays_locked_is_named(
@@ -61,7 +89,7 @@ async def test_a_job_that_stays_locked_is_named(
 ) -> None:
     monkeypatch.setattr(batch, "ASK_AGAIN_S", 0.05)
     session = await start(postgres.ledger)
-    await started(postgres.ledger, session)
+    await postgres.sql(QUEUED_K)
     async with elsewhere(postgres, LOCK_K):
         with pytest.raises(LedgerUnavailable, match=f"keeps job {LANE}/k locked"):
             await postgres.ledger.claim(session, a_claim())
@@ -72,7 +100,7 @@ async def test_a_key_that_somebody_inserts_meanwhile_is_asked_again(postgres: Po
     session = await start(ledger)
     insert = f"insert into acklast.jobs (lane, key, state) values ('{LANE}', 'k', 'queued')"
     async with elsewhere(postgres, insert):
-        claim = asyncio.create_task(ledger.claim(session, a_claim()))
+        claim = asyncio.ensure_future(ledger.claim(session, a_claim()))
         waiting = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%inserted%'"
         await eventually(lambda: postgres.sql(waiting))
     answer = await claim  # the row appeared after the flush's snapshot: neither inserted nor found
@@ -89,7 +117,7 @@ async def test_a_race_for_a_new_key_is_lost_without_harm_to_the_others(
     session = await start(postgres.ledger)
     insert = f"insert into acklast.jobs (lane, key, state) values ('{LANE}', 'k', 'queued')"
     async with elsewhere(postgres, insert):
-        claims = [asyncio.create_task(postgres.ledger.claim(session, a_claim(key))) for key in "akz"]
+        claims = [asyncio.ensure_future(postgres.ledger.claim(session, a_claim(key))) for key in "akz"]
         waiting = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%inserted%'"
         await eventually(lambda: postgres.sql(waiting))
     answers = await asyncio.gather(*claims)
@@ -106,7 +134,7 @@ async def test_a_locked_job_costs_no_connection(postgres: PostgresWorld) -> None
     flushing = "select pid from pg_stat_activity where pid <> pg_backend_pid() and query like '%inserted%'"
     before = await postgres.sql(flushing)
     async with elsewhere(postgres, LOCK_K):
-        told = asyncio.create_task(record(ledger, session, fresh, Complete()))
+        told = asyncio.ensure_future(record(ledger, session, fresh, Complete()))
         other = await started(ledger, session, "other")
         assert await record(ledger, session, other, Complete(), "other") is Recorded.RECORDED
     assert await told is Recorded.RECORDED
@@ -122,7 +150,7 @@ async def test_a_renewal_that_commits_late_keeps_its_jobs(postgres: PostgresWorl
     renewal = f"update acklast.workers set lease_until = now() + interval '1 minute' where id = {session.id}"
     async with elsewhere(postgres, renewal):
         # As the others see it the lease has run out, while its renewal is on the way to the disk.
-        claim = asyncio.create_task(ledger.claim(heir, a_claim()))
+        claim = asyncio.ensure_future(ledger.claim(heir, a_claim()))
         await postgres.ledger.claim(heir, a_claim("other"))
     assert isinstance(await claim, Held)
     assert await ledger.renew(session)
@@ -161,7 +189,7 @@ async def test_a_poisonous_item_fails_alone(postgres: PostgresWorld) -> None:
     fresh = await started(ledger, session, "told")
     refused_here = a_claim("bad", run="\ud800")
     refused_there = a_claim("worse", type="\x00")
-    calls: list[Coroutine[Any, Any, Any]] = [
+    calls: list[Awaitable[Any]] = [
         ledger.claim(session, a_claim("a")),
         ledger.claim(session, refused_here),
         record(ledger, session, fresh, Complete(), "told"),

@@ -141,7 +141,7 @@ async def test_a_key_that_comes_again_while_it_is_removed_is_a_new_job(postgres:
     session = await start(postgres.ledger)
     await record(postgres.ledger, session, await started(postgres.ledger, session), Complete())
     async with elsewhere(postgres, "delete from acklast.jobs"):
-        claiming = asyncio.create_task(postgres.ledger.claim(session, a_claim(body=b"new")))
+        claiming = asyncio.ensure_future(postgres.ledger.claim(session, a_claim(body=b"new")))
         assert isinstance(await postgres.ledger.claim(session, a_claim("other")), Fresh)  # in the same flush
         assert not claiming.done()
     answer = await claiming

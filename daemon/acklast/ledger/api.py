@@ -6,7 +6,7 @@ conformance suite runs on both. All times are the ledger's clock, aware, UTC.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -303,13 +303,13 @@ class Ledger(Protocol):
     async def close_session(self, session: Session) -> None:
         """End the lease now."""
 
-    async def claim(self, session: Session, claim: Claim) -> Claimed:
+    def claim(self, session: Session, claim: Claim) -> Awaitable[Claimed]:
         """Claim a job for this session, or say why not.
 
         Raises ``SessionLost`` where the session's lease has ended.
         """
 
-    async def record(self, session: Session, record: Record) -> Recorded:
+    def record(self, session: Session, record: Record) -> Awaitable[Recorded]:
         """Write an attempt's verdict, guarded by the fence."""
 
     async def settled(self, lane: str, key: str, fence: int) -> None:

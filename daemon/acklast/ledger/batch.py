@@ -13,6 +13,7 @@ import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from time import monotonic
 from typing import Any, Final, TypeAlias
 
@@ -192,7 +193,7 @@ class Batcher:
                 places.add(item.place)
                 (batch.items if fits else later).append(item)
         self._queue.extendleft(reversed([*queue, *later]))
-        batch.items.sort(key=_by_place)
+        batch.items.sort(key=attrgetter("place"))
         if self._lonely or len(self._notes) >= NOTES:
             batch.notes = self._take_notes(places)
         return batch
@@ -305,7 +306,3 @@ class Batcher:
             else:
                 for item in list(self._delayed):
                     self._requeue(item)
-
-
-def _by_place(item: Item) -> Place:
-    return item.place

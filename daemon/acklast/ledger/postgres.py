@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -111,11 +111,11 @@ class PostgresLedger:
 
     # --- jobs ---------------------------------------------------------------------------------------
 
-    async def claim(self, session: Session, claim: Claim) -> Claimed:
-        return await self._batcher.claim(session.id, claim)
+    def claim(self, session: Session, claim: Claim) -> Awaitable[Claimed]:
+        return self._batcher.claim(session.id, claim)
 
-    async def record(self, session: Session, record: Record) -> Recorded:
-        return await self._batcher.record(session.id, record, change_for(record))
+    def record(self, session: Session, record: Record) -> Awaitable[Recorded]:
+        return self._batcher.record(session.id, record, change_for(record))
 
     async def settled(self, lane: str, key: str, fence: int) -> None:
         self._batcher.note((lane, key), fence)
