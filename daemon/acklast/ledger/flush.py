@@ -55,8 +55,8 @@ async def _send(link: Link, batch: Batch, *, careful: bool) -> Rows:
 
 
 def must_be_careful(batch: Batch) -> bool:
-    """Whether a hopeful flush has already left one of these records without an answer."""
-    return any(item.asked and item.claim is None for item in batch.items)
+    """Whether an earlier flush has left one of these without an answer, most likely to somebody's lock."""
+    return any(item.asked for item in batch.items)
 
 
 def prepared(batch: Batch, *, careful: bool = False) -> tuple[str, list[Any]]:

@@ -30,7 +30,8 @@ from acklast.ledger.columns import ASKED, DONE, SETTLED, TOLD
 #   again.
 # - An update that follows its own row lock sees the newest version of the row, as the lock did
 #   (EvalPlanQual). So the answer is computed once, from the locked row. An update without such a lock checks
-#   its conditions again on the newest version, and answers for the rows that it has written.
+#   its conditions again on the newest version, and answers for the rows that it has written: a job's fence
+#   and state together tell whether it has moved since the snapshot.
 # - A session is dead when its ended_at is set. One whose lease has run out and that nobody has ended yet is
 #   'expired': REAP ends it, and the claim is asked again. Ending and renewing lock the same row, so a
 #   renewal that commits late and a takeover cannot both believe that they were in time.
@@ -67,8 +68,7 @@ found as materialized (
            j.claimed_at, j.fingerprint as stored,
            case j.state when 'waiting' then j.available_at else a.not_before end as due_at
     from {asked} join acklast.jobs j on j.lane = a.lane and j.key = a.key
-    where (select count(*) from inserted) < cardinality({tickets}::bigint[])
-    for no key update of j skip locked
+    where (select count(*) from inserted) < cardinality({tickets}::bigint[]){hold}
 ),
 judged as materialized (
     select f.*, me.now, w.ended_at, w.lease_until, w.worker, w.version,
@@ -92,17 +92,21 @@ claimed as (
         fingerprint = coalesce(j.fingerprint, f.fingerprint), type = coalesce(j.type, f.type),
         run = coalesce(j.run, f.run)
     from judged f
-    where f.answer in ('fresh', 'taken') and j.lane = f.lane and j.key = f.key
+    where f.answer in ('fresh', 'taken') and j.lane = f.lane and j.key = f.key and j.fence = f.fence
+      and j.state = f.state
+    returning f.*
 ),
 crashed as (
     insert into acklast.attempts (lane, key, fence, attempt, outcome, reason, started_at, ended_at, worker,
                                   version)
     select lane, key, fence, attempts, 'crashed', 'session_ended', claimed_at, coalesce(ended_at, now),
            coalesce(worker, ''), coalesce(version, '')
-    from judged where answer = 'taken'
+    from claimed where answer = 'taken'
     on conflict do nothing
 )"""
 
+_HOLD: Final = """
+    for no key update of j skip locked"""
 _INSERT: Final = """
       and not exists (select from acklast.jobs k where k.lane = a.lane and k.key = a.key)"""
 _INSERT_CAREFULLY: Final = """
@@ -227,10 +231,13 @@ union all
 select ticket, 'not_due', null, available_at, 0, 0, 0, false, null, null
 from inserted where state <> 'claimed'
 union all
-select ticket, answer, state, case answer when 'held' then lease_until else due_at end,
-       fence + (answer in ('fresh', 'taken'))::int, attempts + (answer in ('fresh', 'taken'))::int,
-       rate_limited, ambiguous or answer = 'taken', null, null
-from judged"""
+select ticket, answer, null, null, fence + 1, attempts + 1, rate_limited, ambiguous or answer = 'taken',
+       null, null
+from claimed
+union all
+select ticket, answer, state, case answer when 'held' then lease_until else due_at end, fence, attempts,
+       rate_limited, ambiguous, null, null
+from judged where answer not in ('fresh', 'taken')"""
 
 _TELL_ANSWERS: Final = """
 union all
@@ -253,8 +260,9 @@ def statement(*, claims: bool, dones: bool, tells: bool, notes: bool, careful: b
     fresh, done = _FRESH if claims else _NONE, _DONE_NOW if dones and not careful else _NONE
     answers, first = [_ANSWERS.format(fresh=fresh, done=done)], 2
     if claims:
-        manner = _INSERT_CAREFULLY if careful else _INSERT
-        parts.append(_CLAIMS.format(asked=ASKED.unnest(first), tickets=f"${first}", manner=manner))
+        manner, hold = (_INSERT_CAREFULLY, _HOLD) if careful else (_INSERT, "")
+        asked = ASKED.unnest(first)
+        parts.append(_CLAIMS.format(asked=asked, tickets=f"${first}", manner=manner, hold=hold))
         answers.append(_CLAIM_ANSWERS)
         first += len(ASKED.columns)
     if dones:
