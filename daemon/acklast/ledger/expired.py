@@ -10,8 +10,8 @@ Why they are shaped like this:
   the next pass, and what has changed since the statement began lies elsewhere: it is not found.
 - One statement is one transaction: the jobs that go, what belongs to them, and the run's tally. Whoever is
   killed leaves all of it or nothing.
-- Nothing here waits for a row that a flush may hold, so the two cannot deadlock. A flush that inserts a key
-  which is being removed does wait, as long as one batch takes, and then has a new job.
+- Nothing here waits for a row that a flush may hold, so the two cannot deadlock. A claim of a key that is
+  being removed finds the job as it was until the batch is committed, or waits for that and has a new one.
 - A lane's window is looked up in the arrays and not joined: a join might deliver the rows in another order,
   and the walk goes on after the last place of a batch. An unknown lane gives null, and its rows stay.
 """
