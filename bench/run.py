@@ -29,6 +29,7 @@ from dev.stack import stack
 from dev.workspace import StackError
 
 Table = Callable[[argparse.Namespace, Servers, Progress], Report]
+_WIDTH: Final = 160
 USUAL: Final = "throughput,latency"
 
 
@@ -117,7 +118,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(number, _ended_by)
     errors = Console(stderr=True)
     try:
-        run(options, Console(), Progress(errors))
+        # In a file nobody's terminal is too narrow for a table.
+        run(options, Console(width=None if sys.stdout.isatty() else _WIDTH), Progress(errors))
     except (BenchError, Missing, StackError) as problem:
         errors.print(f"bench: {problem}", style="red", markup=False, highlight=False, soft_wrap=True)
         return 69
