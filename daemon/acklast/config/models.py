@@ -181,10 +181,18 @@ class Breaker(Section):
 
 
 class Budget(Section):
-    """A downstream's quota, shared by the lanes that name it."""
+    """A downstream's quota, shared by the lanes that name it and by every daemon."""
 
     quota: Annotated[Quota, BeforeValidator(_quota)]
+    headroom: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    concurrency: PositiveInt | None = None
+    burst: PositiveInt | None = None
+    arrival_bound_s: Annotated[float, Field(ge=0, le=3600)] = 0.25
     breaker: Breaker = Breaker()
+
+    def ours(self) -> Quota:
+        """The part of the quota that is not left for others."""
+        return self.quota.without(self.headroom)
 
 
 class Lane(Section):

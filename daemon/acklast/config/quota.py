@@ -24,6 +24,10 @@ class Quota:
         if not self.period_s > 0:
             raise ValueError("must have a period longer than 0 s")
 
+    def without(self, part: float) -> Quota:
+        """What is left of it when ``part`` (from 0 to below 1) is for others; one call at least."""
+        return Quota(max(1, int(self.count * (1 - part) + 1e-9)), self.period_s)
+
     def __str__(self) -> str:
         return f"{self.count} per {self.period_s:g} s"
 

@@ -169,9 +169,16 @@ def unavailable(error: BaseException) -> LedgerUnavailable:
 class Link:
     """One connection for one purpose, one statement at a time."""
 
-    def __init__(self, address: Address, settings: Mapping[str, str] = _NO_SETTINGS) -> None:
+    def __init__(
+        self,
+        address: Address,
+        settings: Mapping[str, str] = _NO_SETTINGS,
+        *,
+        timeout_s: float = COMMAND_TIMEOUT_S,
+    ) -> None:
         self._address = address
         self._settings = settings
+        self._timeout_s = timeout_s
         self._lock = asyncio.Lock()
         self._connection: Connection | None = None
 
@@ -201,11 +208,21 @@ class Link:
         if self._connection is None or self._connection.is_closed():
             self._connection = None
             try:
-                self._connection = await self._address.open(self._settings)
+                connection = await self._address.open(self._settings, timeout_s=self._timeout_s)
             except ConfigError as error:
                 # It was fit when the program started: to its callers this is an outage like any other.
                 raise Unsent(error.what, error.remedy) from error
+            try:
+                with unavailable_as_error():
+                    await self._greet(connection)
+            except BaseException:
+                connection.terminate()
+                raise
+            self._connection = connection
         return self._connection
+
+    async def _greet(self, connection: Connection) -> None:
+        """What a new connection is told first."""
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None

@@ -47,6 +47,8 @@ class Lease:
         self._due = asyncio.Event()
         self._closed = False
         self._task: asyncio.Task[None] | None = None
+        self.on_open: Callable[[], None] | None = None
+        """Told of each new session."""
 
     @property
     def live(self) -> bool:
@@ -109,6 +111,8 @@ class Lease:
         self._session, self._ends = session, sent + self._lease_s
         self._live.set()
         self._emitter.notice("session.opened", session=session.id, instance=self._instance)
+        if self.on_open:
+            self.on_open()
         return session
 
     async def _keep(self) -> None:
