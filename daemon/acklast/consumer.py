@@ -7,13 +7,14 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 import aiormq
 from aiormq.abc import AbstractChannel, DeliveredMessage
 
 from acklast.broker import Link
 from acklast.channels import LOST, BulkChannel, LibraryChannel, raw_of
+from acklast.pacing.gate import Gate
 from acklast.pacing.prefetch import Prefetch
 from acklast.receiver import BulkProtocol
 from acklast.settle import Delivery, nothing_to_repair
@@ -27,6 +28,8 @@ _ANSWER_S: Final = 5.0
 """How long the broker may take to answer; then the channel is given up."""
 _LOOK_S: Final = 0.5
 """How often the lane's pace is looked at."""
+_BACKLOG_S: Final = 1.0
+"""How often a lane that stands by looks for jobs in its queue."""
 _LONGEST_S: Final = 300.0
 """Nothing waits here for a slot longer than this: after half an hour the broker ends the whole channel."""
 
@@ -48,11 +51,19 @@ class Consumer:
         recall: Callable[[float], list[Delivery]],
         emitter: Emitter,
         repair: Callable[[], Awaitable[None]] = nothing_to_repair,
+        *,
+        gate: Gate | None = None,
+        backlog: Callable[[int, bool], None] = lambda jobs, served: None,
     ) -> None:
         """``recall`` takes back what came before a moment of the monotonic clock and has not started.
 
         ``repair`` is asked where the queue itself is gone: declare again what is missing.
+
+        While ``gate`` is shut nothing is taken in, and ``backlog`` is told how many jobs wait in the queue,
+        and whether another daemon consumes it.
         """
+        self._gate = gate or Gate()
+        self._backlog = backlog
         self._repair = repair
         self._lane = lane
         self._queue = queue
@@ -67,6 +78,8 @@ class Consumer:
         """Held while a consumer of ours is being opened or ended: at most one of both at a time."""
         self._stopping = False
         self.consuming = asyncio.Event()
+        self.ready = asyncio.Event()
+        """It consumes or stands by: it has come as far as it can."""
 
     async def run(self) -> None:
         """Consume until ``cancel``: every end of a channel is followed by the next one."""
@@ -86,7 +99,7 @@ class Consumer:
                 reason = str(error) or type(error).__name__
                 if isinstance(error, aiormq.exceptions.ChannelNotFoundEntity) and not self._stopping:
                     await self._repair()
-            self.consuming.clear()
+            self._rest()
             if self._stopping:
                 return
             if failures == 0:
@@ -124,16 +137,64 @@ class Consumer:
         # Before anything else is awaited: each time that it is asked for, the library makes another one.
         closing = channel.closing
         self._channel, self._tag = channel, None
-        prefetch = self._prefetch.begin(time.monotonic())
+        self._prefetch.begin(time.monotonic())
+        while not (cancelled.done() or closing.done()):
+            if self._gate.is_open or self._stopping:
+                await self._take_in(channel, session, {cancelled, closing})
+            else:
+                await self._stand_by(channel, {cancelled, closing})
+        return await self._ended(channel, cancelled, closing)
+
+    async def _take_in(
+        self, channel: AbstractChannel, session: LibraryChannel | BulkChannel, ends: set[asyncio.Future[Any]]
+    ) -> None:
+        """Consume until the channel ends, or until the gate shuts."""
+        self._gate.quiet.clear()
         async with self._changing:
-            await self._open(channel, session, prefetch)
+            await self._open(channel, session, self._prefetch.count)
         if self._tag is not None:
             self.consuming.set()
+            self.ready.set()
+            prefetch = self._prefetch.count
             receiver = "library" if isinstance(session, LibraryChannel) else "bulk"
             self._emitter.notice("lane.consuming", lane=self._lane, prefetch=prefetch, receiver=receiver)
-        while not (await asyncio.wait({cancelled, closing}, timeout=_LOOK_S, return_when=_FIRST))[0]:
-            await self._look(channel, session)
-        return await self._ended(channel, cancelled, closing)
+        shut = asyncio.ensure_future(self._gate.shut.wait())
+        waiting = ends if self._stopping else {*ends, shut}
+        try:
+            while not (await asyncio.wait(waiting, timeout=_LOOK_S, return_when=_FIRST))[0]:
+                await self._look(channel, session)
+        finally:
+            shut.cancel()
+        if not any(end.done() for end in ends):
+            await self._pause(channel)
+
+    async def _pause(self, channel: AbstractChannel) -> None:
+        """The gate is shut: take nothing more in, and give back what has not started."""
+        async with self._changing:
+            tag, self._tag = self._tag, None
+            if tag is not None and not self._stopping:
+                await channel.basic_cancel(tag, timeout=_ANSWER_S)
+            self._rest()
+            await self._give_back(self._recall(math.inf))
+
+    async def _stand_by(self, channel: AbstractChannel, ends: set[asyncio.Future[Any]]) -> None:
+        """Wait for the gate to open, and look meanwhile whether jobs wait in the queue."""
+        self.ready.set()
+        self._emitter.notice("lane.standing_by", lane=self._lane)
+        opened = asyncio.ensure_future(self._gate.opened.wait())
+        try:
+            while not (opened.done() or self._stopping or any(end.done() for end in ends)):
+                queue = await channel.queue_declare(self._queue, passive=True, timeout=_ANSWER_S)
+                self._backlog(queue.message_count or 0, bool(queue.consumer_count))
+                await asyncio.wait({*ends, opened}, timeout=_BACKLOG_S, return_when=_FIRST)
+        finally:
+            opened.cancel()
+            self._backlog(0, False)
+
+    def _rest(self) -> None:
+        """Nothing is taken in now."""
+        self.consuming.clear()
+        self._gate.quiet.set()
 
     async def _open(
         self, channel: AbstractChannel, session: LibraryChannel | BulkChannel, prefetch: int
@@ -221,4 +282,4 @@ class Consumer:
         except LOST:
             return
         finally:
-            self.consuming.clear()
+            self._rest()

@@ -34,6 +34,7 @@ from acklast.ledger.api import (
     Session,
 )
 from acklast.outcome import Bury, Complete, GiveBack, Hold, Retry
+from acklast.pacing.budgets import StandBy
 from acklast.pacing.lanes import Entry
 from acklast.pacing.slots import Draining
 from acklast.settle import Delivery
@@ -60,6 +61,15 @@ async def process(lane: Lane, delivery: Delivery) -> None:
             event = await _keep_malformed(lane, delivery, envelope)
         else:
             event = await _take_through(lane, delivery, envelope, await lane.pacing.enter())
+    except StandBy:
+        # Given back while the consumer still takes in, it would come straight back.
+        if not await lane.pacing.gate.left():
+            await process(lane, delivery)
+            return
+        # Another daemon may start it sooner; it has left this one's consumer for good.
+        acked = await lane.settler.give_back(delivery)
+        key = envelope.key if isinstance(envelope, Envelope) else None
+        event = Settled("give_back", lane.name, key, reason="stand_by", total_s=_age_s(delivery), acked=acked)
     except Draining:
         # Given back while a consumer of ours still takes in, it would come straight back.
         await lane.drain.quiet.wait()

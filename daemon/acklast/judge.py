@@ -90,7 +90,9 @@ class _Job:
 async def judge(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh, entry: Entry) -> Judged:
     """Start the handler if it may start, and judge what came of it."""
     clock = _Clock(claimed.now)
-    if refusal := _refusal(lane, session):
+    if entry.early:
+        await entry.cooled()
+    if refusal := _refusal(lane, session, entry):
         # Granted, but not to be started: whoever comes next must find the attempt unspent.
         return _unstarted(GiveBack(refusal, claimed.ambiguous), clock)
     job_type = lane.app.find(lane.name, envelope.type)
@@ -100,7 +102,7 @@ async def judge(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh
     start = decide_start(known, lane.policy, claimed.now, can_reconcile=job_type.reconcile is not None)
     if isinstance(start, Bury | Hold):
         return _unstarted(start, clock)
-    context = _context(lane, envelope, session, claimed, clock)
+    context = _context(lane, envelope, session, claimed, clock, entry)
     return await _attempting(_Job(lane, session, job_type, envelope, context, known, clock, entry), start)
 
 
@@ -139,7 +141,7 @@ async def _attempting(job: _Job, start: Run | Reconcile) -> Judged:
 
 def _barred(job: _Job) -> Judged | None:
     """What ended while a reconcile and the wait for a permit took their time: the lease, or the deadline."""
-    if refusal := _refusal(job.lane, job.session):
+    if refusal := _refusal(job.lane, job.session, job.entry):
         return _unstarted(GiveBack(refusal, ambiguous=True), job.clock)
     step = decide_reconciled(False, None, job.known, job.lane.policy, job.clock.now(), 0.0)
     return _unstarted(step, job.clock) if isinstance(step, Bury) else None
@@ -151,10 +153,14 @@ def _defective(job: _Job, reason: str) -> Judged:
     return Judged(verdict, "unknown", reason, "", now, now, recorded=job.context.completed)
 
 
-def _refusal(lane: Lane, session: Session) -> str:
+def _refusal(lane: Lane, session: Session, entry: Entry) -> str:
     """Why this process may start nothing more, though the ledger granted the claim; empty where it may."""
     if not lane.lease.holds(session):
         return "lease_lapsed"
+    if not entry.held_by(session.id):
+        return "permit_lapsed"
+    if entry.paused:
+        return "paused"
     return "drain" if lane.drain.started.is_set() else ""
 
 
@@ -174,6 +180,10 @@ async def _run(job: _Job) -> Judged:
     if faults.ARMED:
         faults.point("effect")
     job.entry.saw(saw_up(result))
+    if isinstance(result, outcome.Unknown | outcome.Interrupted):
+        job.entry.unanswered()
+    if (hint := job.context.pace) is not None:
+        job.entry.slow(hint.pace_per_s, hint.reset_s)
     if isinstance(result, outcome.RateLimited):
         # A quota that does not say when it is free again gets a pause all the same.
         job.entry.pause(result.retry_after_s or policy.backoff_base_s)
@@ -197,6 +207,8 @@ async def _reconcile(job: _Job) -> Judged | None:
     answer = await reconcile_attempt(
         job.type, job.envelope, job.context, timeout_s=job.timeout_s, cut=job.lane.drain.cuts
     )
+    if answer.happened is None:
+        job.entry.unanswered()
     ended_at = job.clock.now()
     if job.lane.drain.cutting and answer.happened is not True:
         cut = GiveBack("drain_cut", ambiguous=True)
@@ -215,7 +227,9 @@ def _unstarted(verdict: Bury | Hold | GiveBack, clock: _Clock) -> Judged:
     return Judged(verdict, "not_started", verdict.reason, getattr(verdict, "detail", ""), now, now)
 
 
-def _context(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh, clock: _Clock) -> Context:
+def _context(
+    lane: Lane, envelope: Envelope, session: Session, claimed: Fresh, clock: _Clock, entry: Entry
+) -> Context:
     def transaction(result: Any) -> AbstractAsyncContextManager[Any]:
         record = Record(
             lane=lane.name,
@@ -240,4 +254,5 @@ def _context(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh, c
         headers=envelope.raw.headers,
         draining=lane.drain.started,
         transaction=transaction,
+        sent=entry.sent,
     )

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from acklast import __version__
@@ -25,11 +26,14 @@ from acklast.instance import Instance
 from acklast.intake import Intake
 from acklast.lane import Drain, Lane
 from acklast.ledger.api import Ledger
+from acklast.ledger.budgets import PostgresBook
+from acklast.ledger.connect import Address
 from acklast.ledger.lease import Lease
 from acklast.ledger.postgres import PostgresLedger
 from acklast.notify import Notify
-from acklast.pacing.budgets import Budget
-from acklast.pacing.circuit import Circuit, circuit_of
+from acklast.pacing.budgets import Budget, Limits
+from acklast.pacing.circuit import circuit_of
+from acklast.pacing.exchange import Exchange
 from acklast.pacing.lanes import LanePacing
 from acklast.pacing.prefetch import Prefetch
 from acklast.pacing.slots import Slots
@@ -150,7 +154,21 @@ class Daemon:
         )
         self._consuming = self._link("consumer", bulk=self._reads_in_bulk())
         self._publishing = self._link("publisher", bulk=False)
+        self._budgets = {name: self._budget(name) for name in self._budgets_in_use()}
+        self._circuits = {
+            name: circuit_of(name, config.budgets[name].breaker.rules(), emitter) for name in self._budgets
+        }
+        self._exchange = Exchange(self._budgets.values(), self._lease, emitter)
         self._send = CarrierSender(self._publishing, timeout_s=config.broker.publish_timeout_s)
+
+    def _budgets_in_use(self) -> Iterator[str]:
+        used = {lane.budget for lane in self._config.lanes.values()}
+        return (name for name in self._config.budgets if name in used)
+
+    def _budget(self, name: str) -> Budget:
+        settings = self._config.budgets[name]
+        limits = Limits(settings.arrival_bound_s, settings.concurrency, settings.burst)
+        return Budget(name, settings.ours(), limits, shared=True)
 
     def _reads_in_bulk(self) -> bool:
         """The library's reader is always right; the bulk one only over a library that it knows."""
@@ -180,7 +198,8 @@ class Daemon:
         try:
             await self._topology()
             await self._lease.start()
-            lanes = self._lanes()
+            await self._exchange.start(self._book())
+            lanes = [self._lane(name) for name in self._config.lanes]
             made = [self._consumer(lane) for lane in lanes]
             consumers = [asyncio.create_task(consumer.run(), name="consumer") for consumer in made]
             ready = asyncio.create_task(self._tell_when_ready(made))
@@ -209,6 +228,7 @@ class Daemon:
             await self._pruner.close()
             await self._consuming.close()
             await self._publishing.close()
+            await self._exchange.close()
             # A thread that no drain could stop still works on its job: nobody may take that over before the
             # lease is out, and by then this process is gone.
             await self._lease.close(end=not self._drain.left)
@@ -240,16 +260,14 @@ class Daemon:
         if made or unfit:
             self._emitter.notice("topology.repaired", "warning", created=made, unfit=unfit)
 
-    def _lanes(self) -> list[Lane]:
-        budgets = {name: Budget(name, budget.quota) for name, budget in self._config.budgets.items()}
-        circuits = {
-            name: circuit_of(name, budget.breaker.rules(), self._emitter)
-            for name, budget in self._config.budgets.items()
-        }
-        return [self._lane(name, budgets, circuits) for name in self._config.lanes]
+    def _book(self) -> PostgresBook:
+        server = self._config.ledger
+        address = Address.of(server.address(), allow_unsafe_server=server.allow_unsafe_server)
+        return PostgresBook(address, self._exchange.heard, self._exchange.look_again)
 
-    def _lane(self, name: str, budgets: dict[str, Budget], circuits: dict[str, Circuit]) -> Lane:
+    def _lane(self, name: str) -> Lane:
         lane = self._config.lanes[name]
+        budget = self._budgets[lane.budget] if lane.budget else None
         settler = Settler(
             name,
             self._config.names,
@@ -266,8 +284,9 @@ class Daemon:
             lease=self._lease,
             pacing=LanePacing(
                 Slots(lane.concurrency),
-                budgets[lane.budget] if lane.budget else None,
-                circuits[lane.budget] if lane.budget else None,
+                budget,
+                self._circuits[lane.budget] if lane.budget else None,
+                budget.gate() if budget else None,
             ),
             settler=settler,
             emitter=self._emitter,
@@ -279,7 +298,8 @@ class Daemon:
 
     def _consumer(self, lane: Lane) -> Consumer:
         settings, intake = self._config.lanes[lane.name], self._intake(lane)
-        quota = lane.pacing.budget.quota if lane.pacing.budget else None
+        budget = lane.pacing.budget
+        quota = budget.quota if budget else None
         return Consumer(
             lane.name,
             self._config.names.work(lane.name),
@@ -291,6 +311,8 @@ class Daemon:
             intake.recall,
             self._emitter,
             self._repair,
+            gate=lane.pacing.gate,
+            backlog=partial(budget.saw_backlog, lane.name) if budget else lambda jobs, served: None,
         )
 
     def _intake(self, lane: Lane) -> Intake:
@@ -318,7 +340,7 @@ class Daemon:
             intake.go_on()
 
     async def _tell_when_ready(self, consumers: list[Consumer]) -> None:
-        await asyncio.gather(*(consumer.consuming.wait() for consumer in consumers))
+        await asyncio.gather(*(consumer.ready.wait() for consumer in consumers))
         self._notify.ready(f"consuming {len(consumers)} lanes")
         self._emitter.notice("daemon.ready", lanes=list(self._config.lanes), worker=self._worker)
 

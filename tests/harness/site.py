@@ -140,7 +140,7 @@ async def site(
     more: str = "",
     **lane: Any,
 ) -> AsyncIterator[Site]:
-    """A site with its topology in place. ``lane`` are the lane's own settings.
+    """A site with its topology in place. ``lane`` has the lane's settings; with a ``quota`` it has a budget.
 
     ``http`` is the TOML of its request, without which it has scripted handlers, and ``more`` that of other
     tables.
@@ -175,6 +175,8 @@ def _toml(
 ) -> str:
     # The shortest back-off: a retry then waits in the shortest bucket, one second.
     settings = {"backoff_base_s": 0.05, "backoff_cap_s": 0.05, "concurrency": 5, **lane}
+    quota = settings.pop("quota", None)
+    settings |= {"budget": "api"} if quota else {}
     lines = (f"{name} = {_literal(value)}" for name, value in settings.items())
     return "\n".join(
         (
@@ -191,6 +193,7 @@ def _toml(
             f"deadline_s = {drain_s}",
             f"[lanes.{LANE}]",
             *lines,
+            *(("[budgets.api]", f'quota = "{quota}"') if quota else ()),
             f"[lanes.{LANE}.http]\n{http}" if http else "",
             more,
         )

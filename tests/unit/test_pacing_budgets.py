@@ -11,12 +11,20 @@ from hypothesis import strategies as st
 
 from acklast.config.quota import Quota
 from acklast.pacing.budgets import Budget
+from acklast.pacing.permit import Permit
 from acklast.pacing.slots import Draining
 from harness.virtual import VirtualLoop, elapse, turns, virtual
 
 
 def now() -> float:
     return asyncio.get_running_loop().time()
+
+
+async def taken(budget: Budget) -> Permit:
+    """A permit that may be used."""
+    permit = await budget.take()
+    await permit.cooled()
+    return permit
 
 
 def loop() -> VirtualLoop:
@@ -28,20 +36,20 @@ def loop() -> VirtualLoop:
 @virtual
 async def test_a_permit_that_was_spent_comes_back_one_period_after_the_answer() -> None:
     budget, start = Budget("api", Quota(1, 60.0)), now()
-    await budget.take()
+    permit = await taken(budget)
     await elapse(7)
-    budget.spent()
-    await budget.take()
+    permit.answered()
+    await taken(budget)
     assert now() - start == pytest.approx(67, abs=0.01)
 
 
 @virtual
 async def test_a_permit_with_which_nothing_was_called_is_free_at_once() -> None:
     budget, start = Budget("api", Quota(1, 60.0)), now()
-    await budget.take()
-    waiting = asyncio.create_task(budget.take())
+    permit = await taken(budget)
+    waiting = asyncio.create_task(taken(budget))
     await turns()
-    budget.unspent()
+    permit.unspent()
     await waiting
     assert now() == start
 
@@ -50,11 +58,10 @@ async def test_a_permit_with_which_nothing_was_called_is_free_at_once() -> None:
 async def test_a_cold_budget_starts_all_that_the_quota_allows_and_not_one_more() -> None:
     budget, start = Budget("api", Quota(3, 60.0)), now()
     for _ in range(3):
-        await budget.take()
-        budget.spent()
+        (await taken(budget)).answered()
     assert now() == start
     assert budget.free == 0
-    await budget.take()
+    await taken(budget)
     assert now() - start >= 60
 
 
@@ -64,7 +71,7 @@ async def test_a_pause_stops_every_start_and_a_shorter_one_never_shortens_it() -
     budget.pause(30)
     budget.pause(10)
     assert budget.paused_s == pytest.approx(30)
-    await asyncio.gather(budget.take(), budget.take())
+    await taken(budget)
     assert now() - start == pytest.approx(30, abs=0.01)
     assert budget.paused_s == 0
 
@@ -72,9 +79,8 @@ async def test_a_pause_stops_every_start_and_a_shorter_one_never_shortens_it() -
 @virtual
 async def test_a_pause_that_comes_while_somebody_waits_holds_for_them_too() -> None:
     budget, start = Budget("api", Quota(1, 5.0)), now()
-    await budget.take()
-    budget.spent()
-    waiting = asyncio.create_task(budget.take())
+    (await taken(budget)).answered()
+    waiting = asyncio.create_task(taken(budget))
     await turns()
     budget.pause(20)
     await waiting
@@ -84,16 +90,16 @@ async def test_a_pause_that_comes_while_somebody_waits_holds_for_them_too() -> N
 @virtual
 async def test_who_comes_first_gets_the_first_permit_also_when_one_is_free() -> None:
     budget, order = Budget("api", Quota(1, 1.0)), list[str]()
-    await budget.take()
+    permit = await taken(budget)
 
     async def call(name: str) -> None:
-        await budget.take()
+        permit = await taken(budget)
         order.append(name)
-        budget.spent()
+        permit.answered()
 
     waiting = [asyncio.create_task(call(name)) for name in "abc"]
     await turns()
-    budget.unspent()
+    permit.unspent()
     late = asyncio.create_task(call("d"))
     await asyncio.gather(*waiting, late)
     assert order == ["a", "b", "c", "d"]
@@ -102,13 +108,12 @@ async def test_who_comes_first_gets_the_first_permit_also_when_one_is_free() -> 
 async def test_who_comes_when_a_permit_has_cooled_does_not_pass_who_waits() -> None:
     clock = [100.0]
     budget, order = Budget("api", Quota(1, 60.0), clock=lambda: clock[0]), list[str]()
-    await budget.take()
-    budget.spent()
+    (await taken(budget)).answered()
 
     async def call(name: str) -> None:
-        await budget.take()
+        permit = await taken(budget)
         order.append(name)
-        budget.unspent()
+        permit.unspent()
 
     first = asyncio.create_task(call("first"))
     await turns()
@@ -119,41 +124,40 @@ async def test_who_comes_when_a_permit_has_cooled_does_not_pass_who_waits() -> N
 
 async def test_who_is_cancelled_at_the_moment_of_being_let_in_passes_the_permit_on() -> None:
     budget = Budget("api", Quota(1, 60.0))
-    await budget.take()
-    first, second = asyncio.create_task(budget.take()), asyncio.create_task(budget.take())
+    permit = await taken(budget)
+    first, second = asyncio.create_task(taken(budget)), asyncio.create_task(taken(budget))
     await turns()
-    budget.unspent()
+    permit.unspent()
     first.cancel()
-    await asyncio.wait_for(second, 10)
+    passed_on = await asyncio.wait_for(second, 10)
     assert first.cancelled()
-    budget.unspent()
+    passed_on.unspent()
     assert budget.free == 1
 
 
 @virtual
 async def test_waiting_for_calls_that_take_long_costs_nothing() -> None:
     budget = Budget("api", Quota(1, 1.0))
-    await budget.take()
-    waiting = asyncio.create_task(budget.take())
+    permit = await taken(budget)
+    waiting = asyncio.create_task(taken(budget))
     before = loop().wakeups
     await elapse(3600)
     assert loop().wakeups - before < 10, "no permit can come back by itself: there is nothing to look for"
-    budget.spent()
+    permit.answered()
     await waiting
 
 
 @virtual
 async def test_closing_sends_home_who_waits_and_leaves_no_timer_behind() -> None:
     budget = Budget("api", Quota(1, 3600.0))
-    await budget.take()
-    budget.spent()
-    waiting = asyncio.create_task(budget.take())
+    (await taken(budget)).answered()
+    waiting = asyncio.create_task(taken(budget))
     await turns()
     budget.close()
     with pytest.raises(Draining):
         await waiting
     with pytest.raises(Draining):
-        await budget.take()
+        await taken(budget)
     before = loop().wakeups
     await elapse(2)
     assert loop().wakeups - before < 10
@@ -164,8 +168,7 @@ async def test_the_timer_wakes_who_waits_in_real_time() -> None:
     start = now()
     async with asyncio.timeout(10):
         for _ in range(3):
-            await budget.take()
-            budget.spent()
+            (await taken(budget)).answered()
     assert now() - start >= 0.04
 
 
@@ -196,17 +199,17 @@ async def make(call: Call, budget: Budget, meter: list[float]) -> None:
     await elapse(call.at_s)
     try:
         async with asyncio.timeout(call.patience_s):
-            await budget.take()
+            permit = await taken(budget)
     except TimeoutError:
         return
     if not call.spends:
-        budget.unspent()
+        permit.unspent()
         return
     meter.append(now() + call.takes_s * call.counted)
     await elapse(call.takes_s)
     if call.pause_s:
         budget.pause(call.pause_s)
-    budget.spent()
+    permit.answered()
 
 
 @given(st.integers(1, 4), st.floats(0.5, 5), st.lists(calls, min_size=1, max_size=25))

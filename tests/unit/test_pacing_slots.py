@@ -180,3 +180,67 @@ async def test_who_is_sent_home_while_waiting_for_the_second_permit_returns_none
             await second
     assert budget.free == 0
     assert pacing.slots.held == 0
+
+
+@virtual
+async def test_an_entry_is_let_in_ahead_of_its_permit_and_waits_for_it_before_the_call() -> None:
+    budget = Budget("api", Quota(1, 60.0))
+    pacing, start = LanePacing(Slots(2), budget), asyncio.get_running_loop().time()
+    with await pacing.enter() as entry:
+        entry.spend()
+    with await pacing.enter() as entry:
+        assert entry.early
+        assert 59 < asyncio.get_running_loop().time() - start < 60
+        await entry.cooled()
+        assert asyncio.get_running_loop().time() - start >= 60
+        assert not entry.early
+
+
+@virtual
+async def test_a_permit_that_was_taken_early_and_not_used_is_free_when_it_is_cool_and_not_before() -> None:
+    budget = Budget("api", Quota(1, 60.0))
+    pacing = LanePacing(Slots(2), budget)
+    with await pacing.enter() as entry:
+        entry.spend()
+    with await pacing.enter() as entry:
+        assert entry.early
+    assert budget.free == 0
+    await elapse(0.02)
+    assert budget.free == 1
+
+
+@virtual
+async def test_an_entry_knows_of_a_pause_that_came_after_it() -> None:
+    budget = Budget("api", Quota(5, 1.0))
+    with await LanePacing(Slots(2), budget).enter() as entry:
+        assert not entry.paused
+        budget.pause(30)
+        assert entry.paused
+        await elapse(30)
+        assert not entry.paused
+
+
+@virtual
+async def test_a_call_whose_sending_was_told_gives_its_permit_back_while_the_answer_is_late() -> None:
+    budget = Budget("api", Quota(1, 10.0))
+    pacing, start = LanePacing(Slots(2), budget), asyncio.get_running_loop().time()
+    with await pacing.enter() as slow:
+        slow.spend()
+        slow.sent()
+        with await pacing.enter() as next_one:
+            await next_one.cooled()
+            assert asyncio.get_running_loop().time() - start == pytest.approx(10.25, abs=0.01)
+    assert budget.starts.held == 1
+
+
+@virtual
+async def test_a_call_without_an_answer_holds_its_permit_for_as_long_as_it_may_be_on_its_way() -> None:
+    budget = Budget("api", Quota(1, 10.0))
+    pacing, start = LanePacing(Slots(2), budget), asyncio.get_running_loop().time()
+    with await pacing.enter() as lost:
+        lost.spend()
+        await elapse(2)
+        lost.unanswered()
+    with await pacing.enter() as next_one:
+        await next_one.cooled()
+    assert asyncio.get_running_loop().time() - start == pytest.approx(12.25, abs=0.01)

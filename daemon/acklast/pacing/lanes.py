@@ -5,30 +5,67 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from acklast.pacing.budgets import Budget
+from acklast.pacing.budgets import Budget, StandBy
 from acklast.pacing.circuit import Circuit
+from acklast.pacing.gate import Gate
+from acklast.pacing.permit import Permit
 from acklast.pacing.slots import Slots
 
 
 class Entry:
     """A start that was let in: a context manager that returns the slot, and the permit as it was used."""
 
-    __slots__ = ("_budget", "_circuit", "_holds", "_probe", "_slots", "_spent", "_up")
+    __slots__ = ("_answered", "_budget", "_circuit", "_permit", "_probe", "_slots", "_spent", "_up")
 
     def __init__(
-        self, slots: Slots, budget: Budget | None, circuit: Circuit | None = None, *, probe: bool = False
+        self,
+        slots: Slots,
+        budget: Budget | None = None,
+        permit: Permit | None = None,
+        circuit: Circuit | None = None,
+        *,
+        probe: bool = False,
     ) -> None:
         self._slots = slots
         self._budget = budget
+        self._permit = permit
         self._circuit = circuit
         self._probe = probe
         self._up: bool | None = None
-        self._holds = True
         self._spent = False
+        self._answered = True
+
+    def held_by(self, session: int) -> bool:
+        """Whether its permit is still this session's: where it was lost meanwhile, nothing may be called."""
+        return self._permit is None or self._permit.held_by(session)
+
+    @property
+    def paused(self) -> bool:
+        """Whether the downstream asked for quiet meanwhile."""
+        return self._budget is not None and self._budget.paused
+
+    @property
+    def early(self) -> bool:
+        """Whether it was let in a moment before its permit is cool: ``cooled`` must be awaited."""
+        return self._permit is not None and self._permit.due is not None
+
+    async def cooled(self) -> None:
+        """Wait until the permit may be used."""
+        if self._permit is not None:
+            await self._permit.cooled()
 
     def spend(self) -> None:
         """The downstream is about to be called: the permit comes back only a period after the answer."""
         self._spent = True
+
+    def sent(self) -> None:
+        """The request goes out now. Who can tell lets the permit cool while a slow answer is waited for."""
+        if self._permit is not None and self._spent:
+            self._permit.sent()
+
+    def unanswered(self) -> None:
+        """No answer came: the call may still be on its way to the provider's meter."""
+        self._answered = False
 
     async def again(self) -> None:
         """Wait for another permit: a second call under the same slot is a second call at the meter.
@@ -36,16 +73,21 @@ class Entry:
         Raises:
             Draining: nothing more is to be started.
         """
-        if self._budget and self._spent:
-            self._budget.spent()
-            self._holds = False
-            await self._budget.take()
-            self._holds, self._spent = True, False
+        if self._budget is not None and self._spent:
+            self._give_back(self._answered)
+            self._permit = await self._budget.take()
+            self._spent, self._answered = False, True
+            await self._permit.cooled()
 
     def pause(self, seconds: float) -> None:
-        """The downstream asked for quiet: pause its budget."""
-        if self._budget:
-            self._budget.pause(seconds)
+        """The downstream asked for quiet: pause its budget, for every daemon."""
+        if self._budget is not None:
+            self._budget.ask_for_quiet(seconds)
+
+    def slow(self, rate_per_s: float, seconds: float) -> None:
+        """The downstream hints at a rate below the quota, for so many seconds."""
+        if self._budget is not None:
+            self._budget.slow(rate_per_s, seconds)
 
     def saw(self, up: bool | None) -> None:
         """The downstream was up, or down, as far as this start could see; None: it could not tell."""
@@ -58,51 +100,75 @@ class Entry:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._slots.give()
-        if self._circuit and (pause_s := self._circuit.leave(probe=self._probe, up=self._up)):
-            self.pause(pause_s)
-        if self._budget and self._holds:
-            if self._spent:
-                self._budget.spent()
-            else:
-                self._budget.unspent()
+        if self._circuit is not None:
+            pause_s = self._circuit.leave(probe=self._probe, up=self._up)
+            if pause_s and self._budget is not None:
+                # Here alone: what this daemon cannot reach, others may. Then one goes to see, not a ramp.
+                self._budget.pause(pause_s, ramps=False)
+        if self._permit is not None:
+            self._give_back(self._answered and kind is None)
+
+    def _give_back(self, answered: bool) -> None:
+        permit, self._permit = self._permit, None
+        if permit is None:
+            return
+        if not self._spent:
+            permit.unspent()
+        elif answered:
+            permit.answered()
+        else:
+            permit.unanswered()
 
 
 class LanePacing:
     """The slots and the budget of one lane, and the breaker of that budget."""
 
-    def __init__(self, slots: Slots, budget: Budget | None = None, circuit: Circuit | None = None) -> None:
+    def __init__(
+        self,
+        slots: Slots,
+        budget: Budget | None = None,
+        circuit: Circuit | None = None,
+        gate: Gate | None = None,
+    ) -> None:
+        """``gate``: the one of this lane, where its budget may have to stand by."""
         self.slots = slots
         self.budget = budget
         self.circuit = circuit
+        self.gate = gate or Gate()
 
     async def enter(self) -> Entry:
         """Wait for a slot and a permit.
 
         Raises:
+            StandBy: nothing starts here for a while.
             Draining: nothing more is to be started.
         """
+        if self.budget is not None and self.budget.stands_by:
+            # Before the slot: one that comes free only when a long handler ends is not worth waiting for.
+            raise StandBy
         await self.slots.take()
         if self.budget is None and self.circuit is None:
-            return Entry(self.slots, None)
+            return Entry(self.slots)
         try:
-            probe = await self._permit()
+            return await self._admitted()
         except BaseException:
             self.slots.give()
             raise
-        return Entry(self.slots, self.budget, self.circuit, probe=probe)
 
-    async def _permit(self) -> bool:
-        """Wait for a permit at a time when calls are let through; true where this one is the probe."""
+    async def _admitted(self) -> Entry:
+        """Wait for a permit, at a time when the breaker lets calls through."""
+        slots, budget, circuit = self.slots, self.budget, self.circuit
         while True:
-            if self.budget:
-                await self.budget.take()
-            if self.circuit is None:
-                return False
-            if self.circuit.admits():
-                return self.circuit.start()
-            if self.budget:
-                self.budget.unspent()
-            await self.circuit.moved()
+            permit = None
+            if budget is not None:
+                permit = budget.try_take() or await budget.take()
+            if circuit is None:
+                return Entry(slots, budget, permit)
+            if circuit.admits():
+                return Entry(slots, budget, permit, circuit, probe=circuit.start())
+            if permit is not None:
+                permit.unspent()
+            await circuit.moved()
 
     def close(self) -> None:
         """Start nothing more. A shared budget is closed by whoever owns it."""

@@ -1,0 +1,49 @@
+"""The gate of a lane: shut while its budget cannot start anything soon, so that no delivery waits here for
+nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+HOARD_S: Final = 30.0
+"""A delivery that would wait longer for its start waits in the broker's queue, where any daemon takes it."""
+OPEN_AHEAD_S: Final = 1.0
+"""How long before the next start a shut gate opens: a consumer takes a few milliseconds to be set up."""
+
+
+def serves(open_now: bool, held: int, wait_s: float) -> bool:
+    """Whether a lane may take deliveries in: it holds permits, and the next is free in ``wait_s``."""
+    return held > 0 and wait_s <= (HOARD_S if open_now else OPEN_AHEAD_S)
+
+
+class Gate:
+    """What a lane's consumer and its deliveries tell each other."""
+
+    def __init__(self, *, is_open: bool = True) -> None:
+        self.opened = asyncio.Event()
+        self.shut = asyncio.Event()
+        self.quiet = asyncio.Event()
+        """The consumer takes nothing in: what is given back goes to somebody else."""
+        self.quiet.set()
+        self.move(is_open)
+
+    @property
+    def is_open(self) -> bool:
+        return self.opened.is_set()
+
+    def move(self, to_open: bool) -> None:
+        """Open or shut."""
+        (self.opened if to_open else self.shut).set()
+        (self.shut if to_open else self.opened).clear()
+
+    async def left(self) -> bool:
+        """Wait until a delivery can be given back (True), or until the gate is open again (False)."""
+        quiet, opened = asyncio.ensure_future(self.quiet.wait()), asyncio.ensure_future(self.opened.wait())
+        try:
+            await asyncio.wait({quiet, opened}, return_when=asyncio.FIRST_COMPLETED)
+            return not self.is_open
+        finally:
+            quiet.cancel()
+            opened.cancel()
