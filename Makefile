@@ -13,7 +13,7 @@ export PATH := $(BIN):$(PATH)
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv servers demo demo-reminders test check lint format types soak bench lock clean
+.PHONY: help venv servers demo demo-reminders test check lint format types soak bench bench-pacing lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,3 +77,6 @@ lock: $(READY) ## Write both locks anew, newest versions; UPGRADE= keeps those t
 clean: ## Remove what the targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+bench-pacing: servers $(BENCH_READY) ## Measure how a quota is kept and used; ARGS="--help" lists the choices
+	@$(BIN)/python -m bench.pacing $(ARGS)

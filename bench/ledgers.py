@@ -63,6 +63,13 @@ async def empty(dsn: str) -> None:
     await checkpoint(dsn)
 
 
+async def forget_budgets(dsn: str) -> None:
+    """No drain waits for the permits of the last one to cool."""
+    connection = await asyncpg.connect(dsn)
+    await connection.execute("truncate acklast.budgets, acklast.permits")
+    await connection.close()
+
+
 async def done(dsn: str, ledger: Ledger) -> int | None:
     """How many jobs are recorded as done; None where there is no ledger."""
     match ledger:
