@@ -18,6 +18,7 @@ from acklast.pacing.budgets import NO_LIMITS, Budget, Limits, StandBy
 from acklast.pacing.exchange import Exchange
 from acklast.pacing.gate import Gate
 from acklast.pacing.permit import Permit
+from acklast.pacing.slots import Draining
 from acklast.telemetry.events import Emitter
 from harness.book import MemoryBook, Server
 from harness.virtual import elapse
@@ -183,6 +184,9 @@ class Member:
             except StandBy:
                 jobs.put_nowait(job)
                 continue
+            except Draining:
+                jobs.put_nowait(job)
+                return
             await self._call(permit, jobs, job)
 
     async def _call(self, permit: Permit, jobs: asyncio.Queue[int], job: int) -> None:

@@ -13,7 +13,7 @@ from acklast.config.quota import Quota
 from acklast.pacing.budgets import NO_LIMITS, Limits
 from harness.book import Server
 from harness.fleet import Member, Meter, Provider
-from harness.virtual import elapse, virtual
+from harness.virtual import elapse, run, virtual
 
 
 def a_queue(jobs: int) -> asyncio.Queue[int]:
@@ -238,9 +238,10 @@ async def test_a_hint_lowers_the_rate_for_its_time_and_never_raises_it() -> None
     await fleet.end()
 
 
+EVENTS = ["kill", "restart", "join", "drain", "partition", "heal", "pause"]
 events = st.tuples(
     st.floats(0.05, 3.0),
-    st.sampled_from(["kill", "restart", "join", "drain", "partition", "heal", "pause"]),
+    st.sampled_from(EVENTS),
     st.integers(0, 7),
 )
 
@@ -258,12 +259,25 @@ events = st.tuples(
 async def test_no_window_holds_more_than_the_quota(
     seed: int, count: int, period_s: float, script: list[tuple[float, str, int]], loses: float, fails: float
 ) -> None:
-    fleet = Fleet(Quota(count, period_s), seed, loses=loses)
+    await survive(seed, Quota(count, period_s), script, loses, fails)
+
+
+async def survive(
+    seed: int,
+    quota: Quota,
+    script: list[tuple[float, str, int]],
+    loses: float,
+    fails: float,
+    workers: int = 5,
+) -> int:
+    """A fleet lives through a script, and its provider never sees more than the quota; the calls it saw."""
+    count, period_s = quota.count, quota.period_s
+    fleet = Fleet(quota, seed, loses=loses)
     fleet.server.fails = lambda: (
         fleet.chance.choice(["lost", "unknown"]) if fleet.chance.random() < fails else None
     )
     queue = a_queue(100_000)
-    running = [await fleet.join(queue, workers=5), await fleet.join(queue, workers=5)]
+    running = [await fleet.join(queue, workers), await fleet.join(queue, workers)]
     gone: list[Member] = []
     for after_s, what, which in script:
         await elapse(after_s)
@@ -272,7 +286,8 @@ async def test_no_window_holds_more_than_the_quota(
     await elapse(10)
     assert fleet.server.held("api") <= count
     assert fleet.meter.worst(period_s) <= count
-    if running and fails == 0 and any(member.lease.renews for member in running):
+    within_reach = count / period_s <= 50
+    if running and within_reach and fails == 0 and any(member.lease.renews for member in running):
         # Nothing is lost for good: whatever happened, the rate comes back.
         for member in running:
             member.lease.renews = True
@@ -282,6 +297,21 @@ async def test_no_window_holds_more_than_the_quota(
         assert len(fleet.meter.counted) - before >= 5 * count * period_s / (period_s + 0.5)
         assert fleet.meter.worst(period_s) <= count
     await fleet.end()
+    return len(fleet.meter.counted)
+
+
+@pytest.mark.soak
+def test_a_million_calls_never_exceed_their_quotas() -> None:
+    calls = seed = 0
+    while calls < 1_000_000:
+        chance = random.Random(seed)
+        quota = Quota(chance.choice([1, 7, 40, 300]), chance.choice([0.3, 1.0, 2.5, 10.0]))
+        script = [
+            (chance.uniform(0.05, 3), chance.choice(EVENTS), chance.randrange(8))
+            for _ in range(chance.randrange(12))
+        ]
+        calls += run(survive(seed, quota, script, chance.choice([0, 0.1]), chance.choice([0, 0.2]), 40))
+        seed += 1
 
 
 async def act(
