@@ -264,6 +264,8 @@ class Budget:
         if not self._gates or self._shut is Draining:
             return
         open_now = self._shut is None
+        if open_now and self.starts.free and self._pace.idle:
+            return
         wait_s = 0.0 if self.more and open_now else self._start_s(now)
         if serves(open_now, self.starts.held - self.starts.excess, wait_s) == open_now:
             return

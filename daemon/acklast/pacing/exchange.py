@@ -269,7 +269,7 @@ class Exchange:
         mine = self._holding(pool, session, permits.held + planned.take, planned.needs, planned.period_s)
         old = planned.recorded
         if old is not None and mine.says_as(old) and not planned.gone:
-            budget.more = planned.more
+            self._expect(state, pool, planned.more)
             return _Looked(lacks=planned.lacks, returns_s=planned.returns_s)
         assert self._book is not None
         released = old is not None and mine.held < old.held
@@ -281,7 +281,7 @@ class Exchange:
             period_s=planned.period_s,
             tell=planned.short or released,
         )
-        budget.more = written and planned.more
+        self._expect(state, pool, written and planned.more)
         if written and planned.take:
             self._grow(pool, permits, planned.take)
         return _Looked(
@@ -290,6 +290,12 @@ class Exchange:
             lacks=planned.lacks,
             returns_s=planned.returns_s,
         )
+
+    @staticmethod
+    def _expect(state: _State, pool: _Pool, more: bool) -> None:
+        """Whether a delivery that is short of a permit is worth holding: starts alone decide."""
+        if pool is state.pools[0]:
+            state.budget.more = more
 
     def _grow(self, pool: _Pool, permits: Permits, count: int) -> None:
         if permits.held == 0:

@@ -113,8 +113,15 @@ class Permits:
         late = self._late
         while late and not late[0].cooling:
             late.popleft()
-        heads = [*([self._answered[0]] if self._answered else ()), *([late[0].by] if late else ())]
-        return max(0.0, min(heads) + self.period_s - now) if heads else None
+        if self._answered:
+            counted = self._answered[0]
+            if late and late[0].by < counted:
+                counted = late[0].by
+        elif late:
+            counted = late[0].by
+        else:
+            return None
+        return max(0.0, counted + self.period_s - now)
 
     # --- between daemons ----------------------------------------------------------------------------
 
