@@ -101,7 +101,7 @@ MUTATIONS: Final = {
     "starts after a long reconcile although its lease has run out": Mutation(
         acklast.judge,
         "_barred",
-        "refusal := _refusal(job.lane, job.session)",
+        "refusal := _refusal(job.lane, job.session, job.entry)",
         'refusal := ""',
         "reconcile: after a crash",
     ),
