@@ -298,7 +298,8 @@ _NOTES: Final = (
 
 async def compare(options: argparse.Namespace, dsn: str, progress: Progress) -> Report:
     """Prepare and measure what ``options`` ask for."""
-    wanted = [each for each in shapes(options.rows) if options.only in each.name]
+    names = options.only.split(",")
+    wanted = [each for each in shapes(options.rows) if any(name in each.name for name in names)]
     places = {each: await prepare(dsn, each, progress) for each in wanted}
     found: dict[Shape, list[Measured]] = {each: [] for each in wanted}
     rounds = 0 if options.prepare else options.rounds
@@ -348,7 +349,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--jobs", type=int, default=15_000, help="of one round (default 15000, at most 100000)")
     add("--flying", type=int, default=300, help="jobs in flight (default 300)")
     add("--rounds", type=int, default=3, help="how often each is measured (default 3)")
-    add("--only", default="", help="shapes whose name has this in it")
+    add("--only", default="", help="shapes whose name has one of these in it, separated by commas")
     add("--prepare", action="store_true", help="only fill the databases")
     add("--json", type=Path, metavar="FILE", help="write every round's figures there")
     return parser.parse_args(argv)
