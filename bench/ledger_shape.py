@@ -159,7 +159,9 @@ async def prepare(dsn: str, shape: Shape, progress: Progress) -> str:
             await _execute(_beside(dsn, shape.database), shape.then, "vacuum analyze acklast.jobs")
     finally:
         await connection.close()
-    return _beside(dsn, shape.database)
+    place = _beside(dsn, shape.database)
+    await migrate(place)  # it may have been filled by an earlier version
+    return place
 
 
 async def _fill(dsn: str, shape: Shape) -> None:
