@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 from rich.console import Console
 
 from bench import ledgers, machine
+from bench.command import carry_out
 from bench.paced import Load, Outcome, Paced, drain, efficiency, worst_of
 from bench.progress import Progress
-from bench.queues import BenchError
 from bench.report import Report, show, write_json
 from bench.servers import Servers
 from bench.stats import Spread
-from dev.need import Missing
 from dev.stack import stack
-from dev.workspace import StackError
 
 _ACKLAST: Final = Paced(
     "acklast",
@@ -155,19 +151,7 @@ def run(options: argparse.Namespace, out: Console, progress: Progress) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = parse(argv)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _ended_by)
-    errors = Console(stderr=True)
-    try:
-        run(options, Console(), Progress(errors))
-    except (BenchError, Missing, StackError) as problem:
-        errors.print(f"bench: {problem}", style="red", markup=False, highlight=False, soft_wrap=True)
-        return 69
-    return 0
-
-
-def _ended_by(number: int, _: FrameType | None) -> None:
-    raise SystemExit(128 + number)
+    return carry_out(lambda out, progress: run(options, out, progress))
 
 
 if __name__ == "__main__":

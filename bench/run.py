@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 from rich.console import Console
 
 from bench import ledgers, machine
+from bench.command import carry_out
 from bench.latency import CONTENDERS as ALONE
 from bench.latency import latency
 from bench.progress import Progress
@@ -24,12 +23,9 @@ from bench.roster import chosen, listed
 from bench.rows import rows
 from bench.servers import Servers
 from bench.throughput import daemons, throughput
-from dev.need import Missing
 from dev.stack import stack
-from dev.workspace import StackError
 
 Table = Callable[[argparse.Namespace, Servers, Progress], Report]
-_WIDTH: Final = 160
 USUAL: Final = "throughput,latency"
 
 
@@ -113,21 +109,7 @@ def _tell(out: Console, told: dict[str, str]) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = parse(argv)
-    # Ended by a signal, the servers and the consumers are ended as well.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _ended_by)
-    errors = Console(stderr=True)
-    try:
-        # In a file nobody's terminal is too narrow for a table.
-        run(options, Console(width=None if sys.stdout.isatty() else _WIDTH), Progress(errors))
-    except (BenchError, Missing, StackError) as problem:
-        errors.print(f"bench: {problem}", style="red", markup=False, highlight=False, soft_wrap=True)
-        return 69
-    return 0
-
-
-def _ended_by(number: int, _: FrameType | None) -> None:
-    raise SystemExit(128 + number)
+    return carry_out(lambda out, progress: run(options, out, progress))
 
 
 if __name__ == "__main__":
