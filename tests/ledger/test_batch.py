@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 import pytest
 
 from acklast.errors import LedgerUnavailable
-from acklast.ledger import batch
+from acklast.ledger import batch, notes
 from acklast.ledger.api import Claimed, Fresh, Record, Recorded
 from acklast.ledger.batch import LIMIT, Answer, Batch, Batcher, Item, again_after_s, linger_s
 from acklast.ledger.changes import change_for
 from acklast.ledger.connect import Unsent
+from acklast.ledger.notes import Claims, Notes, ranges
 from acklast.outcome import Complete
 from harness import eventually
 from ledger.worlds import LANE, a_claim
@@ -162,7 +163,7 @@ async def test_one_bad_item_fails_alone(
     assert (good, fine) == (FRESH, FRESH)
     assert isinstance(bad, ValueError)
     assert store.keys == [["a", "bad", "c"], ["a"], ["bad"], ["c"], []]
-    assert store.batches[-1].notes == {(LANE, "noted"): 1}
+    assert store.batches[-1].notes.fences == {(LANE, "noted"): 1}
 
 
 async def test_a_lost_connection_is_tried_again_once(batcher: Batcher, store: Store) -> None:
@@ -254,10 +255,10 @@ async def test_notes_ride_along_once_there_are_enough(
     monkeypatch.setattr(batch, "NOTES", 2)
     batcher.note((LANE, "a"), 1)
     await asyncio.gather(*claims(batcher, "b"))
-    assert store.batches[-1].notes == {}
+    assert store.batches[-1].notes.fences == {}
     batcher.note((LANE, "x"), 1)
     await asyncio.gather(*claims(batcher, "a"))
-    assert store.batches[-1].notes == {(LANE, "x"): 1}  # not of a job that moves in the same flush
+    assert store.batches[-1].notes.fences == {(LANE, "x"): 1}  # not of a job that moves in the same flush
 
 
 async def test_few_notes_go_soon_though_the_flushes_never_end(
@@ -274,6 +275,48 @@ async def test_few_notes_go_soon_though_the_flushes_never_end(
         await asyncio.gather(flood(), flood())
 
 
+async def test_what_this_process_claimed_is_noted_by_its_ticket(
+    batcher: Batcher, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "NOTES", 3)
+    await asyncio.gather(*claims(batcher, "a", "b"))
+    await record(batcher, "a")
+    first, second = (item.ticket for item in store.batches[0].items)
+    assert second == first + 1  # consecutive, whatever is recorded in between
+    batcher.note((LANE, "a"), 1)
+    batcher.note((LANE, "b"), 2)  # another fence than that of the claim
+    batcher.note((LANE, "x"), 1)  # never claimed here
+    await asyncio.gather(*claims(batcher, "c"))
+    noted = store.batches[-1].notes
+    assert (noted.session, noted.tickets) == (1, [first])
+    assert noted.fences == {(LANE, "b"): 2, (LANE, "x"): 1}
+
+
+async def test_tickets_of_another_session_are_not_mixed(batcher: Batcher, store: Store) -> None:
+    await asyncio.gather(*claims(batcher, "a"), *claims(batcher, "b", session=2))
+    for key in "ab":
+        batcher.note((LANE, key), 1)
+    await batcher.close()
+    noted = store.batches[-1].notes
+    assert (noted.session, len(noted.tickets)) == (1, 1)
+    assert noted.fences == {(LANE, "b"): 1}
+
+
+def test_tickets_become_ranges() -> None:
+    assert ranges([]) == []
+    assert ranges([5, 3, 4, 9, 7, 8, 1, 4]) == [(1, 1), (3, 5), (7, 9)]
+
+
+def test_claims_that_are_never_settled_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notes, "CLAIMS", 2)
+    given, noted = Claims(), Notes()
+    for n, key in enumerate("abc"):
+        given.given((LANE, key), 1, 1, n)
+    for key in "abc":
+        given.settle((LANE, key), 1, noted)
+    assert (noted.tickets, noted.fences) == ([1, 2], {(LANE, "a"): 1})
+
+
 async def test_lonely_notes_go_by_themselves(
     batcher: Batcher, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,7 +324,7 @@ async def test_lonely_notes_go_by_themselves(
     batcher.note((LANE, "x"), 1)
     batcher.note((LANE, "x"), 2)
     await eventually(lambda: store.batches)
-    assert store.batches[0].notes == {(LANE, "x"): 2}
+    assert store.batches[0].notes.fences == {(LANE, "x"): 2}
 
 
 async def test_notes_survive_an_outage(batcher: Batcher, store: Store) -> None:
@@ -289,7 +332,7 @@ async def test_notes_survive_an_outage(batcher: Batcher, store: Store) -> None:
     batcher.note((LANE, "x"), 1)
     await outcomes(claims(batcher, "a"))
     await batcher.close()
-    assert store.batches[-1].notes == {(LANE, "x"): 1}
+    assert store.batches[-1].notes.fences == {(LANE, "x"): 1}
 
 
 async def test_close_flushes_what_waits(batcher: Batcher, store: Store) -> None:

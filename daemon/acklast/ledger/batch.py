@@ -21,6 +21,7 @@ from acklast.errors import LedgerUnavailable
 from acklast.ledger.api import Claim, Claimed, Fresh, Record, Recorded
 from acklast.ledger.changes import Change
 from acklast.ledger.connect import Unsent
+from acklast.ledger.notes import Claims, Notes, Place
 from acklast.ledger.refusals import ledger_closed, locked
 
 _log = logging.getLogger(__name__)
@@ -28,9 +29,9 @@ _log = logging.getLogger(__name__)
 LIMIT: Final = 500
 """Items of one flush. Measured: a cap of 50 costs 40 % of the throughput, and more than 500 gains nothing."""
 LINGER_S: Final = 0.0035
-NOTES: Final = 250
-"""Notes of settled fences ride along once there are so many: a part of a statement costs its start, and the
-flush of a lone job should carry nothing but the job."""
+NOTES: Final = 1000
+"""Notes of acknowledgements ride along once there are so many: the more, the fewer gaps between their
+tickets, and the flush of a lone job should carry nothing but the job."""
 LONELY_S: Final = 1.0
 """How long fewer notes than that wait before they go."""
 ASK_AGAIN_S: Final = 10.0
@@ -38,7 +39,6 @@ ASK_AGAIN_S: Final = 10.0
 CLOSE_S: Final = 10.0
 
 Answer: TypeAlias = Claimed | Recorded | Exception
-Place: TypeAlias = tuple[str, str]
 
 
 @dataclass(slots=True, eq=False)
@@ -66,10 +66,10 @@ class Item:
 
 @dataclass(slots=True)
 class Batch:
-    """What one flush carries: items of one session, no job twice, sorted; and notes of settled fences."""
+    """What one flush carries: items of one session, no job twice, sorted; and notes of acknowledgements."""
 
     items: list[Item] = field(default_factory=list)
-    notes: dict[Place, int] = field(default_factory=dict)
+    notes: Notes = field(default_factory=Notes)
 
     def parts(self) -> Iterator[Batch]:
         """The same, one item at a time."""
@@ -104,10 +104,13 @@ class Batcher:
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self._tickets = itertools.count(secrets.randbelow(2**62))
+        # Claims have consecutive tickets, so that what is told of many of them is told of a range.
+        self._tickets = itertools.count(1 + secrets.randbelow(2**62))
+        self._numbers = itertools.count(-1, -1)
         self._queue: deque[Item] = deque()
         self._releases: list[Item] = []
-        self._notes: dict[Place, int] = {}
+        self._claims = Claims()
+        self._notes = Notes()
         self._delayed: set[Item] = set()
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -123,11 +126,11 @@ class Batcher:
     def record(self, session: int, record: Record, change: Change) -> asyncio.Future[Recorded]:
         """Done when a verdict is recorded. It is recorded even if the caller is cancelled meanwhile."""
         place = (record.lane, record.key)
-        return self._submit(Item(next(self._tickets), session, place, None, record, change))
+        return self._submit(Item(next(self._numbers), session, place, None, record, change))
 
     def note(self, place: Place, fence: int) -> None:
-        """Remember a settled fence for a later flush."""
-        self._notes[place] = fence
+        """Remember for a later flush that the delivery of this fence was acknowledged."""
+        self._claims.settle(place, fence, self._notes)
         self._arm()
 
     async def close(self) -> None:
@@ -195,13 +198,8 @@ class Batcher:
         self._queue.extendleft(reversed([*queue, *later]))
         batch.items.sort(key=attrgetter("place"))
         if self._lonely or len(self._notes) >= NOTES:
-            batch.notes = self._take_notes(places)
+            batch.notes, self._notes = self._notes.without(places)
         return batch
-
-    def _take_notes(self, places: set[Place]) -> dict[Place, int]:
-        # A job that moves in this very flush is left alone: one statement must not write a row twice.
-        chosen = [place for place in self._notes if place not in places]
-        return {place: self._notes.pop(place) for place in chosen}
 
     async def _flush(self, batch: Batch) -> None:
         doubtful = False
@@ -244,9 +242,12 @@ class Batcher:
             answer = answers.get(item.ticket)
             if answer is None:
                 self._ask_again(item)
-            elif isinstance(answer, Fresh) and (item.future is None or item.future.done()):
+            elif not isinstance(answer, Fresh):
+                item.resolve(answer)
+            elif item.future is None or item.future.done():
                 self._release(item)
             else:
+                self._claims.given(item.place, answer.fence, item.session, item.ticket)
                 item.resolve(answer)
 
     def _ask_again(self, item: Item) -> None:
@@ -270,7 +271,7 @@ class Batcher:
                 self._release(item)
             elif item.claim is None and item.record is None:
                 self._releases.append(item)
-        self._notes = batch.notes | self._notes
+        self._notes.add(batch.notes)
 
     def _release(self, item: Item) -> None:
         """Give a claim back that was made, or may have been, for a caller who does not know of it.

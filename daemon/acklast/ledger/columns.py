@@ -103,3 +103,11 @@ TOLD: Final = Rows(
     ),
 )
 SETTLED: Final = Rows("s", (*_JOB[1:], Column("fence", "bigint")))
+ACKED: Final = Rows(
+    "t",
+    (
+        Column("session", "bigint"),
+        Column("low", "bigint", once=False),
+        Column("high", "bigint", once=False),
+    ),
+)

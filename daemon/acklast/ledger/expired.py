@@ -196,7 +196,10 @@ with gone as (
         select ctid from acklast.workers
         where date_part('epoch', now() - coalesce(ended_at, lease_until)) > $1
         limit $2 for update skip locked))
-    returning 1
+    returning id
+),
+forgotten as (
+    delete from acklast.settlements s using gone where s.session = gone.id
 )
 select count(*) from gone
 """

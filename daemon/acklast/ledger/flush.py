@@ -9,9 +9,10 @@ import asyncpg
 
 from acklast.ledger.api import Conflict, Decided, Fresh, Held, Letter, NotDue, Recorded, State
 from acklast.ledger.batch import Answer, Batch, Item
-from acklast.ledger.columns import ASKED, DONE, SETTLED, TOLD
+from acklast.ledger.columns import ACKED, ASKED, DONE, SETTLED, TOLD
 from acklast.ledger.connect import Busy, Link, Rows
 from acklast.ledger.evidence import REASON_LIMIT, clean, failure_fingerprint, storable_json, trace_id
+from acklast.ledger.notes import ranges
 from acklast.ledger.refusals import session_lost
 from acklast.ledger.statement import REAP, statement
 
@@ -69,13 +70,14 @@ def prepared(batch: Batch, *, careful: bool = False) -> tuple[str, list[Any]]:
             dones.append(_done_row(item))
         else:
             tells.append(_tell_row(item))
-    notes = [(lane, key, fence) for (lane, key), fence in batch.notes.items()]
-    sql = statement(
-        claims=bool(claims), dones=bool(dones), tells=bool(tells), notes=bool(notes), careful=careful
+    notes = [(lane, key, fence) for (lane, key), fence in batch.notes.fences.items()]
+    acked = [(batch.notes.session, low, high) for low, high in ranges(batch.notes.tickets)]
+    parts = ((ASKED, claims), (DONE, dones), (TOLD, tells), (SETTLED, notes), (ACKED, acked))
+    has = dict(
+        zip(("claims", "dones", "tells", "notes", "acked"), (bool(rows) for _, rows in parts), strict=True)
     )
-    parts = ((ASKED, claims), (DONE, dones), (TOLD, tells), (SETTLED, notes))
     columns = [column for rows, values in parts for column in rows.parameters(values)]
-    return sql, [batch.items[0].session if batch.items else 0, *columns]
+    return statement(**has, careful=careful), [batch.items[0].session if batch.items else 0, *columns]
 
 
 def _claim_row(item: Item) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from typing import Final
 import asyncpg
 
 from acklast.ledger.api import Manifested, ManifestRow, State
-from acklast.ledger.batch import Place
+from acklast.ledger.notes import Place
 from acklast.ledger.pool import Handle
 
 

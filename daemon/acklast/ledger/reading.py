@@ -20,7 +20,10 @@ with recursive lanes (lane) as (
     select (select j.lane from acklast.jobs j where j.lane > l.lane order by j.lane limit 1)
     from lanes l where l.lane is not null and $2 is null
 )
-select j.*, w.worker, w.version
+select j.*, w.worker, w.version, coalesce(j.settled_at, (
+    select s.at from acklast.settlements s
+    where s.session = j.session and s.at >= j.recorded_at and s.tickets @> j.ticket order by s.at limit 1
+)) as acknowledged_at
 from lanes l
 join acklast.jobs j on j.lane = l.lane and j.key = $1
 left join acklast.workers w on w.id = j.session
@@ -76,7 +79,7 @@ async def _job(connection: Handle, row: asyncpg.Record) -> JobView:
         available_at=row["available_at"],
         effect_at=row["effect_at"],
         recorded_at=row["recorded_at"],
-        settled_at=row["settled_at"],
+        settled_at=row["acknowledged_at"],
         deadline=row["deadline"],
         history=tuple(AttemptView(**dict(attempt)) for attempt in attempts),
         letters=tuple(LetterView(**dict(letter)) for letter in letters),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-from acklast.ledger.columns import ASKED, DONE, SETTLED, TOLD
+from acklast.ledger.columns import ACKED, ASKED, DONE, SETTLED, TOLD
 
 # Why the parts are shaped like this:
 #
@@ -215,6 +215,13 @@ noted as (
       and j.settled_at is null
 )"""
 
+# By the tickets of one session's claims: one row for all of them. Twice is as good as once.
+_ACKED: Final = """,
+acked as (
+    insert into acklast.settlements (session, at, tickets)
+    select min(t.session), min(me.now), range_agg(int8range(t.low, t.high, '[]')) from me cross join {acked}
+)"""
+
 # The first row tells of the session, and of what went as it nearly always does: tickets alone, since the
 # rest of those answers is known. The others have a row each.
 _ANSWERS: Final = """
@@ -253,7 +260,7 @@ from {told} where not exists (select from acklast.jobs j where j.lane = r.lane a
 
 
 @cache
-def statement(*, claims: bool, dones: bool, tells: bool, notes: bool, careful: bool) -> str:
+def statement(*, claims: bool, dones: bool, tells: bool, notes: bool, acked: bool, careful: bool) -> str:
     """The flush of a batch that has these. ``$1`` is the session; the rows' columns follow in this order."""
     after = "(select count(*) from inserted) >= 0" if claims else "true"
     parts = [_HEAD.format(patience="" if careful else _PATIENCE)]
@@ -281,6 +288,9 @@ def statement(*, claims: bool, dones: bool, tells: bool, notes: bool, careful: b
     if notes:
         noted = _NOTES_CAREFULLY if careful else _NOTES
         parts.append(noted.format(settled=SETTLED.unnest(first), after=after))
+        first += len(SETTLED.columns)
+    if acked:
+        parts.append(_ACKED.format(acked=ACKED.unnest(first)))
     return "".join((*parts, *answers))
 
 
