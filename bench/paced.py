@@ -69,18 +69,17 @@ class Load:
     def jobs(self) -> int:
         return self.count * self.periods
 
-    @property
-    def ideal_s(self) -> float:
-        """From the first call to the last, if the whole quota is used in every window."""
-        return (self.periods - 1) * self.period_s
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     arrivals: int
     refused: int
     worst: int
+    by_period: list[int]
+    calls: int
+    """Those that were left when all processes were ready."""
     seconds: float
+    """From then to the last call."""
 
 
 def drain(who: Paced, load: Load, servers: Servers) -> Outcome:
@@ -94,10 +93,11 @@ def drain(who: Paced, load: Load, servers: Servers) -> Outcome:
     with servers.vhost() as url, TemporaryDirectory(prefix="bench-") as directory, _provider(load) as port:
         site = Site(url, servers.dsn, min(1000, 2 * load.concurrency), load.concurrency)
         env = _environment(who, load, site, port)
-        _fill(who, load, env)
+        _fill(who, load.jobs, env)
         runner = _Runner(who, load, env, Path(directory))
         with runner.running():
-            return runner.wait(port)
+            runner.wait_until_ready()
+            return runner.wait(port, account(port))
 
 
 def _environment(who: Paced, load: Load, site: Site, port: int) -> dict[str, str]:
@@ -114,8 +114,8 @@ def _environment(who: Paced, load: Load, site: Site, port: int) -> dict[str, str
     }
 
 
-def _fill(who: Paced, load: Load, env: dict[str, str]) -> None:
-    command = [sys.executable, "-m", "bench.fill", who.module, "0", str(load.jobs)]
+def _fill(who: Paced, jobs: int, env: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "bench.fill", who.module, "0", str(jobs)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise BenchError(f"the queue of {who.name} was not filled\n{done.stderr}")
@@ -179,8 +179,16 @@ class _Runner:
             if not child.ended:
                 child.stop()
 
-    def wait(self, port: int) -> Outcome:
-        """Until every job was served once, as the meter counts."""
+    def wait_until_ready(self) -> None:
+        """Until every process takes jobs in: how long they take to start is no matter of pace."""
+        until = time.monotonic() + _STUCK_S
+        while not all("ready" in child.last_lines(100) for child in self._children):
+            if time.monotonic() > until:
+                raise BenchError(f"{self._who.name} does not get ready\n{self._children[0].last_lines()}")
+            time.sleep(_POLL_S)
+
+    def wait(self, port: int, before: dict[str, Any]) -> Outcome:
+        """Until every job was served once, as the meter counts. ``before``: its account when all were ready."""
         killed, served, moved_at = not self._who.kill, -1, time.monotonic()
         while True:
             found = account(port)
@@ -188,7 +196,15 @@ class _Runner:
             if now_served > served:
                 served, moved_at = now_served, time.monotonic()
             if served >= self._load.jobs:
-                return Outcome(found["arrivals"], found["refused"], found["worst"], found["seconds"])
+                calls = self._load.jobs - before["arrivals"] + before["refused"]
+                return Outcome(
+                    found["arrivals"],
+                    found["refused"],
+                    found["worst"],
+                    found["by_period"],
+                    calls,
+                    found["last"] - before["now"],
+                )
             if not killed and served > self._load.jobs / 3:
                 killed = True
                 self._kill_one()
@@ -206,8 +222,8 @@ class _Runner:
 
 
 def efficiency(load: Load, outcome: Outcome) -> float:
-    """The ideal drain time over the actual one."""
-    return load.ideal_s / outcome.seconds if outcome.seconds else 0.0
+    """The ideal drain time over the actual one, from when all processes were ready."""
+    return outcome.calls / load.count * load.period_s / outcome.seconds if outcome.seconds > 0 else 0.0
 
 
 def worst_of(outcomes: Sequence[Outcome]) -> int:

@@ -75,7 +75,7 @@ def pacing(
             f"{row.name} at {load.count} per {load.period_s:g} s": _figures(load, o)
             for (row, load), o in found.items()
         },
-        ("efficiency: the ideal drain time over the actual one; a killed process is started again at once",),
+        ("efficiency: ideal drain time over actual, once all are ready; what is killed is started again",),
     )
 
 
@@ -99,6 +99,7 @@ def _figures(load: Load, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "arrivals": [outcome.arrivals for outcome in outcomes],
         "worst": [outcome.worst for outcome in outcomes],
         "refused": [outcome.refused for outcome in outcomes],
+        "by_period": [outcome.by_period for outcome in outcomes],
         "efficiency": [efficiency(load, outcome) for outcome in outcomes],
     }
 
@@ -111,7 +112,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--quota", type=int, default=200, help="calls in a period (default 200)")
     add("--periods", default="1", help="in seconds, separated by commas (default 1)")
     add("--calls-ms", default="20", help="how long a call takes, separated by commas (default 20)")
-    add("--length", type=int, default=20, help="of a drain, in periods (default 20)")
+    add("--length", type=int, default=30, help="of a drain, in periods (default 30)")
     add("--concurrency", type=int, default=100, help="of each daemon (default 100)")
     add("--rounds", type=int, default=1, help="how often each is measured (default 1)")
     add("--no-kill", action="store_true", help="leave out the drains with a SIGKILL")

@@ -57,8 +57,19 @@ class Meter:
             "arrivals": len(times),
             "refused": self.refused,
             "worst": worst_window(times, self.period_s),
-            "seconds": times[-1] - times[0] if times else 0.0,
+            "now": time.monotonic(),
+            "last": times[-1] if times else 0.0,
+            "by_period": self._by_period(),
         }
+
+    def _by_period(self) -> list[int]:
+        """Calls in each period since the first one."""
+        counts: list[int] = []
+        for at in self.times:
+            number = int((at - self.times[0]) / self.period_s)
+            counts += [0] * (number + 1 - len(counts))
+            counts[number] += 1
+        return counts
 
 
 class Provider(asyncio.Protocol):

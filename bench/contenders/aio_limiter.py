@@ -41,6 +41,7 @@ async def main(site: Site) -> None:
         await channel.set_qos(prefetch_count=site.prefetch)
         queue = await channel.get_queue(QUEUE)
         await queue.consume(on_message)
+        print("ready", flush=True)  # noqa: T201 - to whoever started it
         await until_stopped()
 
 

@@ -21,8 +21,9 @@ from acklast.pacing.permits import Permits
 from acklast.pacing.slots import Draining
 from acklast.pacing.smooth import Smooth
 
-AHEAD_S = 0.01
-"""How long before it is cool a permit lets a job in: the claim then costs no time at the meter."""
+_AHEAD_S = 0.01
+_AHEAD_MIN_S = 0.002
+_AHEAD_MAX_S = 0.05
 
 
 class StandBy(Draining):
@@ -69,7 +70,10 @@ class Budget:
         self._held_seen = 0
         self._pace = Pace(quota.period_s)
         self._smooth = Smooth(limits.burst, self.pump) if limits.burst else None
-        self._ahead_s = min(AHEAD_S, quota.period_s / 20)
+        self._ahead_max_s = min(_AHEAD_MAX_S, quota.period_s / 20)
+        self._ahead_s = min(_AHEAD_S, self._ahead_max_s)
+        """How long before it is cool a permit lets a job in: its claim then costs no time at the meter."""
+        self._claim_s = self._ahead_s
         self._plain = self._smooth is None and limits.concurrency is None
         self.session: int | None = None
         """The worker session to which the permits belong; None where they are this process's own."""
@@ -179,16 +183,21 @@ class Budget:
         return self._permit() if self._may_start(now) else None
 
     def _permit(self) -> Permit:
-        starts, due = self.starts, None
+        starts, due, taken_at = self.starts, None, 0.0
         if starts.free:
             starts.free -= 1
         else:
-            due = starts.take_early()
+            due, taken_at = starts.take_early(), self.now()
         if self.calls is not None:
             self.calls.free -= 1
         if not self._pace.idle:
             self._pace.started(self.now())
-        return Permit(self, starts, self.calls, due)
+        return Permit(self, starts, self.calls, due, taken_at)
+
+    def claimed_after(self, seconds: float) -> None:
+        """So long after it was let in a job was ready to start: let the next ones in as early."""
+        self._claim_s += (seconds - self._claim_s) / 16
+        self._ahead_s = min(self._ahead_max_s, max(_AHEAD_MIN_S, 1.25 * self._claim_s + TIMER_S))
 
     def _cools_soon(self, now: float) -> bool:
         if self.starts.excess:

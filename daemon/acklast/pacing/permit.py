@@ -17,19 +17,26 @@ TIMER_S: Final = 0.001
 class Permit:
     """Leave for one call. Exactly one of ``unspent``, ``answered`` and ``unanswered`` ends it."""
 
-    __slots__ = ("_budget", "_calls", "_sent", "_starts", "due")
+    __slots__ = ("_budget", "_calls", "_sent", "_starts", "_taken_at", "due")
 
-    def __init__(self, budget: Budget, starts: Permits, calls: Permits | None, due: float | None) -> None:
+    def __init__(
+        self, budget: Budget, starts: Permits, calls: Permits | None, due: float | None, taken_at: float
+    ) -> None:
         self._budget = budget
         self._starts = starts
         self._calls = calls
         self._sent: Sent | None = None
+        self._taken_at = taken_at
         self.due = due
         """When it is cool, where it was taken before; None where it may be used at once."""
 
     async def cooled(self) -> None:
         """Wait until it may be used."""
-        if self.due is not None and (left_s := self.due - self._budget.now()) > 0:
+        if self.due is None:
+            return
+        now = self._budget.now()
+        self._budget.claimed_after(now - self._taken_at)
+        if (left_s := self.due - now) > 0:
             # Timers may be early by the clock's resolution, and this one must not be.
             await asyncio.sleep(left_s + 1e-6)
         self.due = None
