@@ -188,7 +188,7 @@ class _Runner:
             time.sleep(_POLL_S)
 
     def wait(self, port: int, before: dict[str, Any]) -> Outcome:
-        """Until every job was served once, as the meter counts. ``before``: its account when all were ready."""
+        """Until every job was served once. ``before``: the account when all were ready."""
         killed, served, moved_at = not self._who.kill, -1, time.monotonic()
         while True:
             found = account(port)
