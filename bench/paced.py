@@ -184,7 +184,7 @@ class _Runner:
     def wait_until_ready(self) -> None:
         """Until every process takes jobs in: how long they take to start is no matter of pace."""
         until = time.monotonic() + _STUCK_S
-        while not all("ready" in child.last_lines(100) for child in self._children):
+        while not all("ready" in child.last_lines(1_000_000) for child in self._children):
             if time.monotonic() > until:
                 raise BenchError(f"{self._who.name} does not get ready\n{self._children[0].last_lines()}")
             time.sleep(_POLL_S)
