@@ -79,7 +79,7 @@ class Outcome:
     calls: int
     """Those that were left two periods after all processes were ready."""
     seconds: float
-    """From then to the last call."""
+    """From the last call before that to the last of all."""
 
 
 def drain(who: Paced, load: Load, servers: Servers) -> Outcome:

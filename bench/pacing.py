@@ -113,7 +113,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--periods", default="1", help="in seconds, separated by commas (default 1)")
     add("--calls-ms", default="20", help="how long a call takes, separated by commas (default 20)")
     add("--length", type=int, default=30, help="of a drain, in periods (default 30)")
-    add("--concurrency", type=int, default=100, help="of each daemon (default 100)")
+    add("--concurrency", type=int, default=30, help="of each daemon (default 30)")
     add("--rounds", type=int, default=1, help="how often each is measured (default 1)")
     add("--no-kill", action="store_true", help="leave out the drains with a SIGKILL")
     add("--no-alone", action="store_true", help="leave out aiolimiter")

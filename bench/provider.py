@@ -57,7 +57,6 @@ class Meter:
             "arrivals": len(times),
             "refused": self.refused,
             "worst": worst_window(times, self.period_s),
-            "now": time.monotonic(),
             "last": times[-1] if times else 0.0,
             "by_period": self._by_period(),
         }
