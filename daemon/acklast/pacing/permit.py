@@ -34,10 +34,9 @@ class Permit:
         """Wait until it may be used."""
         if self.due is None:
             return
-        now = self._budget.now()
-        self._budget.claimed_after(now - self._taken_at)
-        if (left_s := self.due - now) > 0:
-            # Timers may be early by the clock's resolution, and this one must not be.
+        self._budget.claimed_after(self._budget.now() - self._taken_at)
+        while (left_s := self.due - self._budget.now()) > 0:
+            # Timers may be early by the clock's resolution, and a call must not be.
             await asyncio.sleep(left_s + 1e-6)
         self.due = None
 
