@@ -35,8 +35,8 @@ class Permit:
         if self.due is None:
             return
         self._budget.claimed_after(self._budget.now() - self._taken_at)
-        while (left_s := self.due - self._budget.now()) > 0:
-            # Timers may be early by the clock's resolution, and a call must not be.
+        # A loop, because timers may be early by the clock's resolution and a call must not be.
+        while (left_s := self.due - self._budget.now()) > 0:  # noqa: ASYNC110 - it is time that is waited for
             await asyncio.sleep(left_s + 1e-6)
         self.due = None
 
