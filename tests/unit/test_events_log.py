@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import structlog
+from hypothesis import given
+from hypothesis import strategies as st
 
 from acklast.telemetry import log
 from acklast.telemetry.events import Emitter, Settled
@@ -77,6 +79,28 @@ def test_what_is_out_of_the_ordinary_is_said(capsys: pytest.CaptureFixture[str])
     [line] = lines(capsys)
     assert line["ambiguous"] is True
     assert line["acked"] is False
+
+
+texts = st.text(st.characters(), max_size=8)
+seconds = st.none() | st.floats(0, 1e9).map(lambda s: round(s, 6))
+
+
+@given(
+    st.builds(
+        Settled,
+        texts,
+        texts,
+        *[st.none() | texts] * 5,
+        *[st.none() | st.integers(0, 2**63)] * 2,
+        st.booleans(),
+        *[seconds] * 2,
+        st.booleans(),
+    )
+)
+def test_a_line_says_the_same_as_structlog_would_whatever_it_holds(event: Settled) -> None:
+    line = json.loads(log._line(event, "info"))
+    assert line.pop("timestamp").endswith("Z")
+    assert line == {"event": "job.settled", "level": "info"} | log._said(event)
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,8 @@ class Item:
     change: Change | None = None
     future: asyncio.Future[Any] | None = None
     asked: int = 0
-    since: float = field(default_factory=monotonic)
+    since: float = 0.0
+    """When it was first found locked, on the monotonic clock."""
 
     def resolve(self, answer: Answer) -> None:
         if self.future is None or self.future.done():
@@ -252,6 +253,8 @@ class Batcher:
 
     def _ask_again(self, item: Item) -> None:
         item.asked += 1
+        if item.asked == 1:
+            item.since = monotonic()
         if monotonic() - item.since > ASK_AGAIN_S and item.future is not None:
             item.resolve(locked(*item.place))
             return

@@ -6,10 +6,11 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
+from functools import lru_cache
+from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Final
 
 import structlog
-from pydantic_core import PydanticSerializationError, to_json
 from structlog.typing import FilteringBoundLogger, Processor
 
 from acklast.telemetry.events import Event, Notice, Settled
@@ -80,17 +81,40 @@ class LogSink:
         if self._writer is None:
             getattr(self._logger, level)("job.settled", **_said(event))
             return
-        self._writer.line(_line(_said(event), level))
+        self._writer.line(_line(event, level))
 
 
-def _line(said: dict[str, Any], level: str) -> str:
-    said["event"] = "job.settled"
-    said["level"] = level
-    said["timestamp"] = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-    try:
-        return to_json(said).decode()
-    except PydanticSerializationError:  # text that is not UTF-8
-        return json.dumps(said, default=str)
+def _line(event: Settled, level: str) -> str:
+    """The same as JSON, put together by hand: a serializer takes three times as long."""
+    parts = [_head(event.disposition, event.lane, event.type, event.outcome, level)]
+    if event.key is not None:
+        parts.append(f',"key":{quoted(event.key)}')
+    if event.run is not None:
+        parts.append(f',"run":{quoted(event.run)}')
+    if event.reason is not None:
+        parts.append(f',"reason":{quoted(event.reason)}')
+    if event.attempt is not None:
+        parts.append(f',"attempt":{event.attempt}')
+    if event.fence is not None:
+        parts.append(f',"fence":{event.fence}')
+    if event.ambiguous:
+        parts.append(',"ambiguous":true')
+    if event.handler_s is not None:
+        parts.append(f',"handler_s":{event.handler_s:.6f}')
+    if event.total_s is not None:
+        parts.append(f',"total_s":{event.total_s:.6f}')
+    if not event.acked:
+        parts.append(',"acked":false')
+    parts.append(f',"timestamp":"{datetime.now(UTC).isoformat(timespec="microseconds")[:-6]}Z"}}')
+    return "".join(parts)
+
+
+@lru_cache(256)
+def _head(disposition: str, lane: str, kind: str | None, outcome: str | None, level: str) -> str:
+    """What the lines of a lane have in common; the types are a publisher's, so only the last are kept."""
+    said = {"event": "job.settled", "level": level, "disposition": disposition, "lane": lane}
+    said |= {name: value for name, value in (("type", kind), ("outcome", outcome)) if value is not None}
+    return json.dumps(said, separators=(",", ":"))[:-1]
 
 
 def _said(event: Settled) -> dict[str, Any]:
