@@ -36,10 +36,12 @@ class Server:
     paused_until: dict[str, float] = field(default_factory=dict)
     ears: list[MemoryBook] = field(default_factory=list)
     statements: int = 0
+    step_s: float = 0.0
+    """How far the ledger's clock has been set."""
 
-    @staticmethod
-    def now() -> float:
-        return asyncio.get_running_loop().time()
+    def now(self) -> float:
+        """What the ledger's clock says."""
+        return asyncio.get_running_loop().time() + self.step_s
 
     def open_session(self, lease_s: float, former: int | None = None) -> int:
         if former is not None and self.sessions[former].ended_at is None:
@@ -103,7 +105,8 @@ class MemoryBook:
         return replace(
             row.holding,
             live=live,
-            hot_left_s=0.0 if live else max(0.0, over + row.holding.hot_s - now),
+            hot_left_s=0.0 if live else over + row.holding.hot_s - now,
+            proved=known.ended_at is not None and known.ended_at < known.lease_until,
             waited_s=0.0 if row.since is None else now - row.since,
         )
 
@@ -120,6 +123,8 @@ class MemoryBook:
         rows = server.rows[name]
         for session in gone:
             rows.pop(session, None)
+            known = server.sessions[session]
+            known.ended_at = known.lease_until if known.ended_at is None else known.ended_at
         before = rows.get(mine.session)
         needy = mine.held == 0 and mine.needs > 0
         since = (before.since if before and before.since is not None else server.now()) if needy else None

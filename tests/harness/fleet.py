@@ -26,6 +26,11 @@ from harness.virtual import elapse
 LEASE_S = 3.0
 
 
+def now() -> float:
+    """What every daemon's monotonic clock says."""
+    return asyncio.get_running_loop().time()
+
+
 class FakeLease:
     """The lease of one daemon: renewed every second while the daemon runs and can reach the ledger."""
 
@@ -39,11 +44,11 @@ class FakeLease:
 
     @property
     def live(self) -> bool:
-        return self.session is not None and self.server.now() < self.ends
+        return self.session is not None and now() < self.ends
 
     def open(self, former: int | None = None) -> None:
         number = self.server.open_session(LEASE_S, former)
-        self.session, self.ends = Session(number, "i", LEASE_S), self.server.now() + LEASE_S
+        self.session, self.ends = Session(number, "i", LEASE_S), now() + LEASE_S
         self._live.set()
         if self.on_open:
             self.on_open()
@@ -55,7 +60,7 @@ class FakeLease:
                 continue
             if self.session is not None and self.server.live(self.session.id):
                 self.server.sessions[self.session.id].lease_until = self.server.now() + LEASE_S
-                self.ends = self.server.now() + LEASE_S
+                self.ends = now() + LEASE_S
             else:
                 self.open(self.session.id if self.session else None)
 

@@ -238,7 +238,7 @@ async def test_a_hint_lowers_the_rate_for_its_time_and_never_raises_it() -> None
     await fleet.end()
 
 
-EVENTS = ["kill", "restart", "join", "drain", "partition", "heal", "pause"]
+EVENTS = ["kill", "restart", "join", "drain", "partition", "heal", "pause", "step"]
 events = st.tuples(
     st.floats(0.05, 3.0),
     st.sampled_from(EVENTS),
@@ -339,6 +339,8 @@ async def act(
             member.lease.renews = True
         case "pause":
             member.budget.ask_for_quiet(0.7)
+        case "step":
+            fleet.server.step_s = 2.0 - fleet.server.step_s
 
 
 @pytest.mark.parametrize("daemons", [1, 3])
@@ -352,4 +354,19 @@ async def test_a_slow_quota_is_not_hoarded(daemons: int) -> None:
     await elapse(220)
     assert len(fleet.meter.counted) == 12
     assert fleet.meter.worst(300.0) == 6
+    await fleet.end()
+
+
+@virtual
+async def test_a_ledger_clock_that_is_set_forward_cools_no_permits() -> None:
+    fleet, queue = Fleet(Quota(20, 1.0), slowest_s=0.02), a_queue(10_000)
+    dying = await fleet.join(queue)
+    await fleet.join(queue)
+    await elapse(4)
+    assert dying.budget.starts.held >= 8
+    await dying.kill()
+    await fleet.join(queue, former=dying)
+    fleet.server.step_s = 2.0
+    await elapse(10)
+    assert fleet.meter.worst(1.0) == 20
     await fleet.end()

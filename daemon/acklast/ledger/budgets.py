@@ -32,7 +32,11 @@ class Holding:
     hot_s: float
     live: bool = True
     hot_left_s: float = 0.0
-    """Where the session has ended: seconds until its permits are cool."""
+    """Where the session has ended: seconds until its permits are cool, by the ledger's clock; negative where
+    they have been for so long.
+    """
+    proved: bool = False
+    """Its end is more than a lease that ran out: it said so itself, or its successor holds its lock."""
     waited_s: float = 0.0
     """How long it has needed some and had none."""
 
@@ -126,15 +130,17 @@ class PostgresBook:
         await self._link.fetch(self._OPEN, name, quota, period_s)
 
     # One snapshot. A session is over where its end is written or its lease has run out; then its permits are
-    # hot for a period more. One that is known to nobody any more ended long ago.
+    # hot for a period more. One that is known to nobody any more ended long ago. Whoever ends a session
+    # because its lease has run out does so after that: an earlier end was told by somebody who knew.
     _READ: Final = """
         select b.version, extract(epoch from b.paused_until - t.now)::float8 as paused_s,
                coalesce((select w.ended_at is null and w.lease_until > t.now
                          from acklast.workers w where w.id = $2), false) as asker_live,
                p.session, p.held, p.needs, p.fresh, p.quota, p.period_s, p.hot_s,
                coalesce(w.ended_at is null and w.lease_until > t.now, false) as live,
-               coalesce(extract(epoch from coalesce(w.ended_at, w.lease_until) - t.now)::float8 + p.hot_s, 0)
-                   as hot_left_s,
+               coalesce(extract(epoch from coalesce(w.ended_at, w.lease_until) - t.now)::float8 + p.hot_s,
+                        '-infinity') as hot_left_s,
+               coalesce(w.ended_at < w.lease_until, false) as proved,
                coalesce(extract(epoch from t.now - p.since)::float8, 0) as waited_s
         from (select clock_timestamp()) as t (now)
         join acklast.budgets b on b.name = $1
@@ -241,7 +247,8 @@ def _holding(row: asyncpg.Record) -> Holding:
         period_s=row["period_s"],
         hot_s=row["hot_s"],
         live=row["live"],
-        hot_left_s=0.0 if row["live"] else max(0.0, row["hot_left_s"]),
+        hot_left_s=0.0 if row["live"] else row["hot_left_s"],
+        proved=row["proved"],
         waited_s=max(0.0, row["waited_s"]),
     )
 

@@ -21,6 +21,7 @@ from acklast.ledger.api import Session
 from acklast.ledger.budgets import Account, Book, Heard, Holding
 from acklast.ledger.lease import Lease
 from acklast.pacing.budgets import Budget
+from acklast.pacing.departed import Departed
 from acklast.pacing.permits import Permits
 from acklast.pacing.plan import Mine, Plan, plan
 from acklast.telemetry.events import Emitter
@@ -44,6 +45,7 @@ class _Pool:
     period_s: float
     bound_s: float
     permits: Callable[[], Permits]
+    departed: Departed
     granted_at: float = 0.0
     warned: tuple[int, float] | None = None
 
@@ -65,14 +67,15 @@ class _State:
 
 def _state(budget: Budget) -> _State:
     quota, bound_s = budget.quota, budget.limits.arrival_bound_s
-    pools = [_Pool(budget.name, quota.count, quota.period_s, bound_s, lambda: budget.starts)]
+    pools = [_Pool(budget.name, quota.count, quota.period_s, bound_s, lambda: budget.starts, Departed())]
     if budget.limits.concurrency is not None:
 
         def calls() -> Permits:
             assert budget.calls is not None
             return budget.calls
 
-        pools.append(_Pool(f"{budget.name}#calls", budget.limits.concurrency, 0.0, bound_s, calls))
+        name = f"{budget.name}#calls"
+        pools.append(_Pool(name, budget.limits.concurrency, 0.0, bound_s, calls, Departed()))
     gap_s = min(1.0, max(_GAP_MIN_S, quota.period_s / 10))
     return _State(budget, pools, gap_s, gap_s)
 
@@ -260,6 +263,7 @@ class Exchange:
         if account.paused_s > budget.paused_s:
             budget.pause(account.paused_s)
         permits.cool(self._now())
+        account = pool.departed.cooled(account, self._now())
         planned = plan(account, self._mine(state, pool, session))
         self._agree(pool, permits, planned)
         if permits is budget.starts:
