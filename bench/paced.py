@@ -3,37 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from bench import ledgers
-from bench.caller import PORT
+from bench.caller import METER, PORT
 from bench.children import Child
+from bench.metered import Metered, provider
 from bench.queues import BenchError
 from bench.servers import Servers
 from bench.site import Site
 
 ROOT: Final = Path(__file__).parents[1]
+BOUND_S: Final = 0.25
+"""The budget's arrival_bound_s, as it is by default."""
+_JITTER: Final = 0.2
 _POLL_S: Final = 0.1
 _STUCK_S: Final = 60.0
-_BUDGET: Final = """
+_CONFIG: Final = """
 app = "{module}:app"
 state_dir = "{directory}/state"
 [ledger]
 lease_s = {lease_s}
 [budgets.provider]
 quota = "{count} per {period_s:g} s"
+arrival_bound_s = {bound_s}
 [lanes.bench]
 budget = "provider"
 concurrency = {concurrency}
@@ -49,9 +53,11 @@ class Paced:
     title: str
     module: str
     command: tuple[str, ...]
-    processes: int
+    """What follows ``python -m``. {config} is acklast.toml, {number} tells the processes apart."""
+    processes: int = 1
     kill: bool = False
     """One process dies by SIGKILL after a third of the jobs and is started again at once."""
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,52 +68,88 @@ class Load:
     period_s: float
     takes_s: float
     periods: int
-    concurrency: int
     lease_s: float = 15.0
 
     @property
     def jobs(self) -> int:
         return self.count * self.periods
 
+    @property
+    def concurrency(self) -> int:
+        """Of each daemon: half as much again as one needs who does all the calls by himself."""
+        return max(30, ceil(1.5 * self.count * self.takes_s / self.period_s))
+
+    @property
+    def takes_between_s(self) -> tuple[float, float]:
+        return self.takes_s * (1 - _JITTER), self.takes_s * (1 + _JITTER)
+
+    @property
+    def possible(self) -> float:
+        """The efficiency where a permit cools from the answer, or from BOUND_S after the call."""
+        return self.period_s / (self.period_s + min(self.takes_s, BOUND_S))
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    arrivals: int
-    refused: int
-    worst: int
-    by_period: list[int]
-    calls: int
-    """Those that were left two periods after all processes were ready."""
+    """What the meter counted in a drain, and how it went once the start was over."""
+
+    account: Mapping[str, Any]
+    generations: int
+    """How many times the quota was used from then on."""
     seconds: float
-    """From the last call before that to the last of all."""
+    """The time between the first and the last call of these."""
+
+    @property
+    def worst(self) -> int:
+        return int(self.account["worst"])
+
+    @property
+    def refused(self) -> int:
+        return int(self.account["refused"])
+
+    @property
+    def arrivals(self) -> int:
+        return int(self.account["arrivals"])
+
+
+@contextmanager
+def draining(who: Paced, load: Load, servers: Servers) -> Iterator[Drain]:
+    """Fill the queue, start all, and wait until each is ready; then the drain is under way."""
+    asyncio.run(ledgers.empty(servers.dsn))
+    asyncio.run(ledgers.forget_budgets(servers.dsn))
+    with ExitStack() as entered:
+        url = entered.enter_context(servers.vhost())
+        directory = Path(entered.enter_context(TemporaryDirectory(prefix="bench-")))
+        quotas = {METER: (load.count, load.period_s)}
+        metered = entered.enter_context(provider(load.takes_between_s, quotas))
+        site = Site(url, servers.dsn, min(1000, 2 * load.concurrency), load.concurrency)
+        env = _environment(who, load, site, metered.port)
+        _fill(who, load.jobs, env)
+        drain = Drain(who, load, env, directory, metered)
+        with drain.running():
+            drain.wait_until_ready()
+            yield drain
 
 
 def drain(who: Paced, load: Load, servers: Servers) -> Outcome:
-    """Fill, start, wait until every job was served, stop; the meter's account.
+    """Drain a queue until every job was served; the meter's account.
 
     Raises:
         BenchError: it got stuck.
     """
-    asyncio.run(ledgers.empty(servers.dsn))
-    asyncio.run(ledgers.forget_budgets(servers.dsn))
-    with servers.vhost() as url, TemporaryDirectory(prefix="bench-") as directory, _provider(load) as port:
-        site = Site(url, servers.dsn, min(1000, 2 * load.concurrency), load.concurrency)
-        env = _environment(who, load, site, port)
-        _fill(who, load.jobs, env)
-        runner = _Runner(who, load, env, Path(directory))
-        with runner.running():
-            runner.wait_until_ready()
-            # A cold start lets a whole quota through at once, which is no rate that could be kept.
-            time.sleep(2 * load.period_s)
-            return runner.wait(port, account(port))
+    with draining(who, load, servers) as under_way:
+        # A cold start lets a whole quota through at once, which is no rate that could be kept.
+        time.sleep(load.period_s)
+        return under_way.wait()
 
 
 def _environment(who: Paced, load: Load, site: Site, port: int) -> dict[str, str]:
     return {
         **os.environ,
         **site.environment(),
+        **who.env,
         PORT: str(port),
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
         "ACKLAST_BROKER_URL": site.broker_url,
         "ACKLAST_LEDGER_DSN": site.ledger_dsn,
         "BENCH_QUOTA": str(load.count),
@@ -123,28 +165,13 @@ def _fill(who: Paced, jobs: int, env: dict[str, str]) -> None:
         raise BenchError(f"the queue of {who.name} was not filled\n{done.stderr}")
 
 
-@contextmanager
-def _provider(load: Load) -> Iterator[int]:
-    command = [sys.executable, "-m", "bench.provider", str(load.count), str(load.period_s), str(load.takes_s)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield int(process.stdout.readline())
-        finally:
-            process.kill()
+class Drain:
+    """The processes of one drain, and their provider."""
 
-
-def account(port: int) -> dict[str, Any]:
-    """What the meter has counted so far."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/") as answer:
-        found: dict[str, Any] = json.load(answer)
-        return found
-
-
-class _Runner:
-    """The processes of one drain."""
-
-    def __init__(self, who: Paced, load: Load, env: dict[str, str], directory: Path) -> None:
+    def __init__(
+        self, who: Paced, load: Load, env: dict[str, str], directory: Path, metered: Metered
+    ) -> None:
+        self.metered = metered
         self._who = who
         self._load = load
         self._env = env
@@ -154,23 +181,28 @@ class _Runner:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        config = _BUDGET.format(
+        config = _CONFIG.format(
             module=self._who.module,
             directory=self._directory,
             lease_s=self._load.lease_s,
             count=self._load.count,
             period_s=self._load.period_s,
+            bound_s=BOUND_S,
             concurrency=self._load.concurrency,
         )
         (self._directory / "acklast.toml").write_text(config)
         with ExitStack() as ending:
+            ending.callback(self._stop)
             for number in range(self._who.processes):
                 self._children.append(self._start(number))
-            ending.callback(self._stop)
             yield
 
     def _start(self, number: int) -> Child:
-        words = {"config": str(self._directory / "acklast.toml"), "number": str(number)}
+        words = {
+            "config": str(self._directory / "acklast.toml"),
+            "number": str(number),
+            "concurrency": str(self._load.concurrency),
+        }
         command = [sys.executable, "-m", *(word.format(**words) for word in self._who.command)]
         self._starts += 1
         log = self._directory / f"{number}-{self._starts}.log"
@@ -189,29 +221,28 @@ class _Runner:
                 raise BenchError(f"{self._who.name} does not get ready\n{self._children[0].last_lines()}")
             time.sleep(_POLL_S)
 
-    def wait(self, port: int, before: dict[str, Any]) -> Outcome:
-        """Until every job was served once. ``before``: the account from which it counts."""
+    def wait(self) -> Outcome:
+        """Until every job was served once; what is counted for the rate begins now."""
+        before = self.metered.account(METER)
         killed, served, moved_at = not self._who.kill, -1, time.monotonic()
         while True:
-            found = account(port)
+            found = self.metered.account(METER)
             now_served = found["arrivals"] - found["refused"]
             if now_served > served:
                 served, moved_at = now_served, time.monotonic()
             if served >= self._load.jobs:
-                calls = self._load.jobs - before["arrivals"] + before["refused"]
-                return Outcome(
-                    found["arrivals"],
-                    found["refused"],
-                    found["worst"],
-                    found["by_period"],
-                    calls,
-                    found["last"] - before["now"],
-                )
+                return self._outcome(found, before["arrivals"] - before["refused"])
             if not killed and served > self._load.jobs / 3:
                 killed = True
                 self._kill_one()
             self._look_after(moved_at, served)
             time.sleep(_POLL_S)
+
+    def _outcome(self, account: Mapping[str, Any], before: int) -> Outcome:
+        times, count = self.metered.served(METER), self._load.count
+        # By whole quotas: of calls that come in bursts, the first and the last few say nothing of the rate.
+        generations = (len(times) - 1 - before) // count
+        return Outcome(account, generations, times[before + generations * count] - times[before])
 
     def _kill_one(self) -> None:
         os.killpg(self._children[0].pid, signal.SIGKILL)
@@ -225,7 +256,7 @@ class _Runner:
 
 def efficiency(load: Load, outcome: Outcome) -> float:
     """The ideal drain time over the actual one, once the start is over."""
-    return outcome.calls / load.count * load.period_s / outcome.seconds if outcome.seconds > 0 else 0.0
+    return outcome.generations * load.period_s / outcome.seconds if outcome.generations else 0.0
 
 
 def worst_of(outcomes: Sequence[Outcome]) -> int:

@@ -42,6 +42,15 @@ def rabbitmq_bin() -> Path:
     return _find_or_install(_installed_rabbitmq, "RabbitMQ", "rabbitmq-server", "ACKLAST_BROKER_URL")
 
 
+def redis_server() -> Path:
+    """``redis-server``, which one benchmark wants, installed by apt where missing.
+
+    Raises:
+        Missing: not there, and it may not be installed from here.
+    """
+    return _find_or_install(_installed_redis, "Redis", "redis-server", "BENCH_REDIS_URL")
+
+
 def epmd() -> Path:
     """The Erlang port mapper that comes with the Erlang that RabbitMQ runs on.
 
@@ -78,6 +87,10 @@ def _installed_rabbitmq() -> Path | None:
         if directory != Path("/usr/sbin") and (directory / "rabbitmq-server").exists():
             return directory
     return None
+
+
+def _installed_redis() -> Path | None:
+    return Path(found) if (found := shutil.which("redis-server")) else None
 
 
 def _find_or_install(find: Callable[[], Path | None], name: str, package: str, variable: str) -> Path:

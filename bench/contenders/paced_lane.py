@@ -16,6 +16,6 @@ _callers: list[Caller] = []
 async def handle(payload: Payload, context: Context) -> None:
     if not _callers:
         _callers.append(Caller())
-    retry_after_s = await _callers[0].call()
+    retry_after_s = await _callers[0].call(context.sent)
     if retry_after_s is not None:
         raise RateLimited(retry_after_s)
