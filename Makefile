@@ -13,7 +13,7 @@ export PATH := $(BIN):$(PATH)
 export PYTHONPATH := $(CURDIR)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv servers demo demo-reminders test check lint format types soak bench bench-pacing lock clean
+.PHONY: help venv servers demo demo-reminders test check lint format types soak bench bench-pacing bench-proof lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ lock: $(READY) ## Write both locks anew, newest versions; UPGRADE= keeps those t
 clean: ## Remove what the targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+bench-proof: servers ## Make a million paced calls through kills, restarts and clocks that are set, and meter them
+	@$(BIN)/python -m bench.proof $(ARGS)
 
 bench-pacing: servers $(BENCH_READY) ## Measure how a quota is kept and used; ARGS="--help" lists the choices
 	@$(BIN)/python -m bench.pacing $(ARGS)

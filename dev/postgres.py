@@ -36,7 +36,8 @@ class Cluster:
         self._log = self._home / "postgres.log"
         self._password = secrets.token_hex(16)
         self._process: subprocess.Popen[bytes] | None = None
-        self._env = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": str(self._home), "TZ": "UTC"}
+        # What its processes find; whoever changes it has it count at the next start.
+        self.env = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": str(self._home), "TZ": "UTC"}
         self.port = free_port()
 
     def dsn(self, database: str = "postgres") -> str:
@@ -49,7 +50,7 @@ class Cluster:
         settings = [f"--{name}={value}" for name, value in _SETTINGS.items()]
         self._process = self._workspace.spawn(
             [self._bin / "postgres", "-D", self._data, "-p", str(self.port), *settings],
-            env=self._env,
+            env=self.env,
             log=self._log,
             end_with=signal.SIGQUIT,
         )
@@ -98,7 +99,7 @@ class Cluster:
             statement,
             self.dsn(database),
         ]
-        return self._workspace.run(command, env=self._env)
+        return self._workspace.run(command, env=self.env)
 
     def create_database(self, name: str) -> str:
         """An empty database; its address."""
@@ -112,7 +113,7 @@ class Cluster:
         options = ["--auth=password", "--encoding=UTF8", "--locale=C", "--no-instructions"]
         self._workspace.run(
             [self._bin / "initdb", "-D", self._data, "-U", _USER, f"--pwfile={password}", *options],
-            env=self._env,
+            env=self.env,
         )
 
     def _answers(self) -> bool:
