@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from acklast.config import load
+from acklast.config.app import load_app
+from bench.clocks import WallClock
+from bench.contenders.proof_lanes import BUDGETS
 from bench.paced import Load, Outcome, efficiency
 from bench.pacing import TABLES, tables_of
+from bench.proof import config
 from bench.provider import Meter, Quiet, meter_of
 from bench.queues import BenchError
 
@@ -57,3 +64,25 @@ def test_tables_are_chosen_by_name() -> None:
     assert tables_of("quiet, kept") == [TABLES["quiet"], TABLES["kept"]]
     with pytest.raises(BenchError, match="no table is called fast"):
         tables_of("kept,fast")
+
+
+@pytest.mark.parametrize(("excess", "count"), [(0.0, 200), (0.1, 220)])
+def test_the_daemons_of_the_proof_are_told_the_quotas_that_the_meter_has(
+    tmp_path: Path, excess: float, count: int
+) -> None:
+    path = tmp_path / "acklast.toml"
+    path.write_text(config(tmp_path, excess))
+    env = {"ACKLAST_BROKER_URL": "amqp://localhost/", "ACKLAST_LEDGER_DSN": "postgresql://localhost/ledger"}
+    found = load(path, env)
+    load_app(found)
+    assert found.budgets["second"].quota.count == count
+    assert {name: budget.quota.period_s for name, budget in found.budgets.items()} == {
+        name: budget.period_s for name, budget in BUDGETS.items()
+    }
+
+
+def test_a_wall_clock_says_in_its_file_how_far_it_is_set(tmp_path: Path) -> None:
+    clock = WallClock(tmp_path / "clock")
+    assert (tmp_path / "clock").read_text() == "+0\n"
+    clock.set(-2.0)
+    assert (tmp_path / "clock").read_text() == "-2\n"
