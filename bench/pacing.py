@@ -115,10 +115,10 @@ def spans(bench: Bench) -> Report:
     """Other periods, and slower calls."""
     row = replace(ACKLAST, name="acklast-1")
     loads = [
-        (row, bench.load(period_s, takes_s, periods))
+        (row, bench.load(period_s, float(call) / 1000, periods))
         for period_s, periods in _SPANS.items()
         if f"{period_s:g}" in bench.options.periods.split(",")
-        for takes_s in (0.02, 0.2, 2.0)
+        for call in bench.options.calls_ms.split(",")
     ]
     return _table(bench, "spans", "Other periods, and slower calls", loads)
 
@@ -202,6 +202,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--daemons", default="1,3,8", help="how many at a time (default 1,3,8)")
     add("--quota", type=int, default=200, help="calls in a period (default 200)")
     add("--periods", default="1,10,60", help="of the spans, in seconds (default 1,10,60)")
+    add("--calls-ms", default="20,200,2000", help="of the spans (default 20,200,2000)")
     add("--length", type=int, default=30, help="of a drain, in periods of 1 s (default 30)")
     add("--rounds", type=int, default=1, help="how often each is measured (default 1)")
     add("--json", type=Path, metavar="FILE", help="write every round's figures there")
