@@ -30,8 +30,6 @@ _LOOK_S: Final = 0.5
 """How often the lane's pace is looked at."""
 _BACKLOG_S: Final = 1.0
 """How often a lane that stands by looks for jobs in its queue."""
-_LONGEST_S: Final = 300.0
-"""Nothing waits here for a slot longer than this: after half an hour the broker ends the whole channel."""
 
 
 class Consumer:
@@ -52,6 +50,7 @@ class Consumer:
         emitter: Emitter,
         repair: Callable[[], Awaitable[None]] = nothing_to_repair,
         *,
+        longest_s: float = 300.0,
         gate: Gate | None = None,
         backlog: Callable[[int, bool], None] = lambda jobs, served: None,
     ) -> None:
@@ -59,10 +58,14 @@ class Consumer:
 
         ``repair`` is asked where the queue itself is gone: declare again what is missing.
 
+        Nothing waits for a slot longer than ``longest_s``: the broker ends the channel of whoever holds a
+        delivery for too long.
+
         While ``gate`` is shut nothing is taken in, and ``backlog`` is told how many jobs wait in the queue,
         and whether another daemon consumes it.
         """
         self._gate = gate or Gate()
+        self._longest_s = longest_s
         self._backlog = backlog
         self._repair = repair
         self._lane = lane
@@ -224,9 +227,11 @@ class Consumer:
             return
         if wanted is not None:
             await self._change(channel, session, wanted)
-        elif stale := self._recall(now - _LONGEST_S):
+        elif stale := self._recall(now - self._longest_s):
             await self._give_back(stale)
-            self._emitter.notice("lane.given_back", lane=self._lane, count=len(stale), waited_s=_LONGEST_S)
+            self._emitter.notice(
+                "lane.given_back", lane=self._lane, count=len(stale), waited_s=self._longest_s
+            )
 
     async def _change(
         self, channel: AbstractChannel, session: LibraryChannel | BulkChannel, prefetch: int

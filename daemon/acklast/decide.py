@@ -134,6 +134,20 @@ def decide_start(attempt: Attempt, policy: Policy, now: datetime, *, can_reconci
     return _may_run(attempt, policy, now)
 
 
+def may_be_suspect(attempt: Attempt, policy: Policy) -> bool:
+    """Whether so many attempts are spent that it matters how many of them ended in a crash."""
+    return attempt.ambiguous and attempt.number > policy.max_attempts // 2
+
+
+def is_suspect(crashes: int, policy: Policy) -> bool:
+    """Whether a job is suspected of ending the process that runs it, and has to prove itself alone.
+
+    A crash counts for every job that was running, and only one of them is to blame. So half of a job's
+    attempts may end in one; after that the suspects go one at a time: the next crash counts for its maker.
+    """
+    return crashes >= max(1, policy.max_attempts // 2)
+
+
 def decide_reconciled(
     happened: bool | None, result: Any, attempt: Attempt, policy: Policy, now: datetime, jitter: float
 ) -> Run | Verdict:

@@ -46,7 +46,7 @@ _HELD_S: Final = 30.0
 """The longest that a second copy of a claimed job waits before it asks again."""
 
 _HELD_HERE_S: Final = 5.0
-"""The same where this very process is at work on the job: by then most jobs are over."""
+"""The shortest where this very process is at work on the job: by then most jobs are over."""
 
 
 async def process(lane: Lane, delivery: Delivery) -> None:
@@ -92,9 +92,9 @@ async def _take_through(lane: Lane, delivery: Delivery, envelope: Envelope, entr
         if not delivery.channel.alive:
             # The broker has requeued it already: the copy that it delivers is the one to work on.
             return _event(lane, delivery, envelope, "channel_lost", acked=False)
-        if envelope.key in lane.active:
-            return await _settle_unclaimed(lane, delivery, envelope, _held_here())
-        lane.active.add(envelope.key)
+        if (since := lane.active.get(envelope.key)) is not None:
+            return await _settle_unclaimed(lane, delivery, envelope, _held_here(since))
+        lane.active[envelope.key] = delivery.taken_at
         try:
             session, claimed = await _claim(lane, envelope)
             if faults.ARMED:
@@ -102,7 +102,7 @@ async def _take_through(lane: Lane, delivery: Delivery, envelope: Envelope, entr
             if isinstance(claimed, Fresh):
                 judged = await judge(lane, envelope, session, claimed, entry)
         except BaseException:
-            lane.active.discard(envelope.key)
+            _let_go(lane, envelope.key)
             raise
     try:
         if not isinstance(claimed, Fresh):
@@ -111,10 +111,17 @@ async def _take_through(lane: Lane, delivery: Delivery, envelope: Envelope, entr
             faults.point("decided")
         recorded = await _record(lane, envelope, session, claimed, judged)
     finally:
-        lane.active.discard(envelope.key)
+        _let_go(lane, envelope.key)
     if faults.ARMED:
         faults.point("recorded")
     return await _settle(lane, delivery, envelope, claimed, judged, recorded)
+
+
+def _let_go(lane: Lane, key: str) -> None:
+    """The claim stands no more, as far as this process is concerned."""
+    del lane.active[key]
+    if lane.pacing.alone.suspects:
+        lane.pacing.alone.recorded((lane.name, key))
 
 
 # --- claim -------------------------------------------------------------------------------------------
@@ -147,9 +154,11 @@ async def _claim(lane: Lane, envelope: Envelope) -> tuple[Session, Claimed]:
             tries += 1
 
 
-def _held_here() -> Held:
+def _held_here(since: float) -> Held:
+    """Wait as long again as the job has taken until now: what takes long is not asked for all the time."""
     now = datetime.now(UTC)
-    return Held(now + timedelta(seconds=_HELD_HERE_S), now)
+    wait_s = max(_HELD_HERE_S, time.monotonic() - since)
+    return Held(now + timedelta(seconds=wait_s), now)
 
 
 async def _settle_unclaimed(

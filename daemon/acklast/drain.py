@@ -74,6 +74,14 @@ class Tasks:
         """The last act of a delivery's task."""
         del self._tasks[delivery]
 
+    def since(self, before: float) -> list[tuple[Delivery, asyncio.Task[None]]]:
+        """Those that run, of deliveries that came before a moment of the monotonic clock."""
+        return [
+            (delivery, task)
+            for delivery, task in self._tasks.items()
+            if delivery.taken_at < before and not task.done()
+        ]
+
     async def wait(self, seconds: float) -> bool:
         """Whether all have ended within ``seconds``."""
         if running := self._running():

@@ -9,7 +9,16 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from acklast import faults, outcome
-from acklast.decide import Attempt, Reconcile, Run, decide, decide_reconciled, decide_start
+from acklast.decide import (
+    Attempt,
+    Reconcile,
+    Run,
+    decide,
+    decide_reconciled,
+    decide_start,
+    is_suspect,
+    may_be_suspect,
+)
 from acklast.handlers.app import JobType
 from acklast.handlers.attempt import attempt, reconcile_attempt
 from acklast.handlers.context import Context
@@ -21,6 +30,9 @@ from acklast.pacing.lanes import Entry
 from acklast.pacing.slots import Draining
 from acklast_topology.contract import Envelope, Reason
 from acklast_topology.value import value
+
+_ALONE_AGAIN: Final = timedelta(seconds=5)
+"""How long a suspect waits that finds another one running."""
 
 _NAMES: Final[dict[type, str]] = {
     Complete: "complete",
@@ -103,7 +115,40 @@ async def judge(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh
     if isinstance(start, Bury | Hold):
         return _unstarted(start, clock)
     context = _context(lane, envelope, session, claimed, clock, entry)
-    return await _attempting(_Job(lane, session, job_type, envelope, context, known, clock, entry), start)
+    job = _Job(lane, session, job_type, envelope, context, known, clock, entry)
+    if may_be_suspect(known, lane.policy):
+        # Noted before anything is waited for: one that was claimed at the same time waits for this one then.
+        lane.pacing.alone.suspects.add((lane.name, envelope.key))
+        if is_suspect(await _crashes(lane, envelope.key), lane.policy):
+            return await _alone(job, start)
+        lane.pacing.alone.recorded((lane.name, envelope.key))
+    return await _attempting(job, start)
+
+
+async def _crashes(lane: Lane, key: str) -> int:
+    """How many attempts at a job ended with their process."""
+    views = await lane.insist(lane.ledger.jobs, key, lane.name)
+    return sum(one.outcome == "crashed" for view in views for one in view.history)
+
+
+async def _alone(job: _Job, start: Run | Reconcile) -> Judged:
+    """Attempt while no other suspect runs in this process.
+
+    Who finds one gives its claim up meanwhile: a claim that stands when the process ends is a crash.
+    """
+    lane, alone = job.lane, job.lane.pacing.alone
+    if alone.taken:
+        at = job.clock.now() + _ALONE_AGAIN
+        return _unstarted(Retry(at, "runs_alone", spends=False, ambiguous=True), job.clock)
+    try:
+        await alone.take((lane.name, job.envelope.key))
+    except Draining:
+        return _unstarted(GiveBack("drain", ambiguous=True), job.clock)
+    lane.emitter.notice("job.runs_alone", "warning", lane=lane.name, key=job.envelope.key)
+    try:
+        return await _attempting(job, start)
+    finally:
+        alone.give()
 
 
 async def _attempting(job: _Job, start: Run | Reconcile) -> Judged:
@@ -222,7 +267,7 @@ async def _reconcile(job: _Job) -> Judged | None:
     return Judged(step, "reconciled", reason, answer.detail, started_at, ended_at)
 
 
-def _unstarted(verdict: Bury | Hold | GiveBack, clock: _Clock) -> Judged:
+def _unstarted(verdict: Bury | Hold | GiveBack | Retry, clock: _Clock) -> Judged:
     now = clock.now()
     return Judged(verdict, "not_started", verdict.reason, getattr(verdict, "detail", ""), now, now)
 

@@ -66,8 +66,9 @@ class Lane:
     version: str
     chance: Callable[[], float]
     """A random number in [0, 1), for the jitter."""
-    active: set[str] = field(default_factory=set)
-    """Keys that this process has claimed and not yet recorded: a second copy of theirs waits."""
+    active: dict[str, float] = field(default_factory=dict)
+    """Keys that this process has claimed and not yet recorded, and when their deliveries came: a second copy
+    of theirs waits."""
     attempting: set[asyncio.Task[Any]] = field(default_factory=set)
     """Tasks inside an attempt: the only ones that a drain may cut."""
 

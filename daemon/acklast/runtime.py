@@ -31,6 +31,8 @@ from acklast.ledger.connect import Address
 from acklast.ledger.lease import Lease
 from acklast.ledger.postgres import PostgresLedger
 from acklast.notify import Notify
+from acklast.overlong import Overlong
+from acklast.pacing.alone import Alone
 from acklast.pacing.budgets import Budget, Limits
 from acklast.pacing.circuit import circuit_of
 from acklast.pacing.exchange import Exchange
@@ -137,6 +139,7 @@ class Daemon:
         self._drain = Drain()
         self._tasks = Tasks()
         self._repairing = asyncio.Lock()
+        self._alone = Alone()
         self._lease = Lease(
             ledger,
             emitter,
@@ -195,15 +198,17 @@ class Daemon:
     async def run(self, stop: Stop, tally: Tally) -> Receipt:
         """Start, wait for the stop, drain, close. The lease ends last: until then our claims are ours."""
         consumers: list[asyncio.Task[None]] = []
+        lanes = [self._lane(name) for name in self._config.lanes]
+        overlong = Overlong(lanes, self._tasks, self._config.broker.longest_unacked_s)
         try:
             await self._topology()
             await self._lease.start()
             await self._exchange.start(self._book())
-            lanes = [self._lane(name) for name in self._config.lanes]
             made = [self._consumer(lane) for lane in lanes]
             consumers = [asyncio.create_task(consumer.run(), name="consumer") for consumer in made]
             ready = asyncio.create_task(self._tell_when_ready(made))
             self._pruner.start()
+            overlong.start()
             await _first(stop.asked, *consumers)
             self._pruner.stop()
             ready.cancel()
@@ -226,6 +231,7 @@ class Daemon:
                 task.cancel()
             await asyncio.gather(*consumers, return_exceptions=True)
             await self._pruner.close()
+            await overlong.close()
             await self._consuming.close()
             await self._publishing.close()
             await self._exchange.close()
@@ -287,6 +293,7 @@ class Daemon:
                 budget,
                 self._circuits[lane.budget] if lane.budget else None,
                 budget.gate() if budget else None,
+                self._alone,
             ),
             settler=settler,
             emitter=self._emitter,
@@ -311,6 +318,7 @@ class Daemon:
             intake.recall,
             self._emitter,
             self._repair,
+            longest_s=self._config.broker.longest_unacked_s / 3,
             gate=lane.pacing.gate,
             backlog=partial(budget.saw_backlog, lane.name) if budget else lambda jobs, served: None,
         )

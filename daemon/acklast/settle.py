@@ -21,6 +21,8 @@ from acklast_topology.publish import Sent, Status
 
 _REPUBLISH_S: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
 """How long to wait before a carrier that was not confirmed is published again; the last one repeats."""
+_HAND_ON_S: Final = 30.0
+"""How long the carrier of a job that goes on here stays away. After a crash it brings the job back."""
 
 
 class ConsumeChannel(Protocol):
@@ -54,6 +56,9 @@ class Delivery:
     channel: ConsumeChannel
     taken_at: float = field(default_factory=monotonic)
     """When it was taken in, on the monotonic clock, in seconds."""
+    over: bool = False
+    """It was acked or given back, and its tag means nothing any more."""
+    handing_on: bool = False
 
 
 async def nothing_to_repair() -> None:
@@ -90,7 +95,11 @@ class Settler:
         """Acknowledge a delivery whose verdict is recorded and acted on.
 
         False where its channel is dead: the next delivery finds the verdict and only replays the settling.
+        Where the job went on under a carrier nothing is left to be done: the carrier finds the verdict.
         """
+        if delivery.over:
+            return True
+        delivery.over = True
         acked = await delivery.channel.ack(delivery.tag)
         if not acked:
             self._emitter.notice("delivery.ack_lost", "info", lane=self._lane, tag=delivery.tag)
@@ -100,7 +109,29 @@ class Settler:
 
     async def give_back(self, delivery: Delivery) -> bool:
         """Requeue a delivery that was not started. By nack: a reject counts towards the delivery limit."""
+        if delivery.over:
+            return True
+        delivery.over = True
         return await delivery.channel.nack(delivery.tag)
+
+    async def hand_on(self, delivery: Delivery, key: str) -> bool:
+        """Put a carrier in the place of a delivery whose job goes on here; whether that was done.
+
+        The broker ends the channel of whoever holds a delivery for too long. The claim lives on in the
+        ledger: the carrier waits, and comes back to find it held, or the job decided.
+        """
+        if delivery.over or delivery.handing_on or not delivery.channel.alive:
+            return False
+        delivery.handing_on = True
+        try:
+            sent = await self._publish(delivery, key, bucket_for(_HAND_ON_S, self._buckets_s))
+        finally:
+            delivery.handing_on = False
+        if sent.status is not Status.CONFIRMED:
+            self._unconfirmed(key, sent)
+            return False
+        # Settled meanwhile: then the carrier only finds that out.
+        return not delivery.over and await self.ack(delivery)
 
     async def wait(self, delivery: Delivery, key: str, wait_s: float) -> bool:
         """Send the job to wait, confirmed, then ack. False where the delivery was left to its redelivery.
@@ -108,27 +139,33 @@ class Settler:
         The carrier is published again until the broker confirms it: a publish that timed out may be there
         already, and the ledger lets one of the two through.
         """
+        if delivery.over:
+            return True  # a carrier waits already
         bucket = bucket_for(wait_s, self._buckets_s)
         for pause_s in chain(_REPUBLISH_S, repeat(_REPUBLISH_S[-1])):
             if not delivery.channel.alive or self._abandoned():
                 return False
-            properties = carrier_properties(delivery.raw, key)
-            sent = await self._send(
-                self._names.route, wait_key(self._lane, bucket), delivery.raw.body, properties
-            )
+            sent = await self._publish(delivery, key, bucket)
             if sent.status is Status.CONFIRMED:
                 break
-            self._emitter.notice(
-                "carrier.unconfirmed",
-                "warning",
-                lane=self._lane,
-                key=key,
-                status=sent.status,
-                detail=sent.detail,
-            )
+            self._unconfirmed(key, sent)
             if sent.status is Status.RETURNED:
                 await self._repair()
             await asyncio.sleep(pause_s)
         if faults.ARMED:
             faults.point("published")
         return await self.ack(delivery)
+
+    def _publish(self, delivery: Delivery, key: str, bucket: int) -> Awaitable[Sent]:
+        properties = carrier_properties(delivery.raw, key)
+        return self._send(self._names.route, wait_key(self._lane, bucket), delivery.raw.body, properties)
+
+    def _unconfirmed(self, key: str, sent: Sent) -> None:
+        self._emitter.notice(
+            "carrier.unconfirmed",
+            "warning",
+            lane=self._lane,
+            key=key,
+            status=sent.status,
+            detail=sent.detail,
+        )

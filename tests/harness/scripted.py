@@ -58,6 +58,11 @@ async def work(payload: dict[str, Any], ctx: Context) -> Any:
             assert task is not None
             task.cancel()
             await asyncio.sleep(0)
+        case {"do": "kill", "after": others}:
+            await eventually(
+                lambda: set(others) <= {call.key for call in log.calls() if call.pid == os.getpid()}
+            )
+            os.kill(os.getpid(), signal.SIGKILL)
         case {"do": "wait", "gate": gate}:
             await eventually((directory / gate).exists, timeout_s=100)
     log.note(EFFECT, ctx.key, ctx.attempt, ctx.ambiguous)

@@ -136,6 +136,7 @@ async def site(
     heartbeat_s: int = 15,
     drain_s: float = 30,
     receiver: str = Receiver.BULK,
+    longest_unacked_s: float = 900,
     http: str = "",
     more: str = "",
     **lane: Any,
@@ -148,9 +149,8 @@ async def site(
     The lease is long unless a test asks: what recovers at once then does so without waiting for it.
     """
     config = directory / "acklast.toml"
-    config.write_text(
-        _toml(directory, broker_url, dsn, lease_s, heartbeat_s, drain_s, receiver, lane, http, more)
-    )
+    broker = {"heartbeat_s": heartbeat_s, "receiver": receiver, "longest_unacked_s": longest_unacked_s}
+    config.write_text(_toml(directory, broker_url, dsn, lease_s, drain_s, broker, lane, http, more))
     ledger = await PostgresLedger.connect(dsn, pool_size=1)
     try:
         async with await aio_pika.connect(broker_url) as connection:
@@ -166,9 +166,8 @@ def _toml(
     broker_url: str,
     dsn: str,
     lease_s: float,
-    heartbeat_s: int,
     drain_s: float,
-    receiver: str,
+    broker: Mapping[str, Any],
     lane: Mapping[str, Any],
     http: str,
     more: str,
@@ -177,27 +176,29 @@ def _toml(
     settings = {"backoff_base_s": 0.05, "backoff_cap_s": 0.05, "concurrency": 5, **lane}
     quota = settings.pop("quota", None)
     settings |= {"budget": "api"} if quota else {}
-    lines = (f"{name} = {_literal(value)}" for name, value in settings.items())
     return "\n".join(
         (
             "" if http else 'app = "harness.scripted:app"',
             f'state_dir = "{directory / "state"}"',
             "[broker]",
             f'url = "{broker_url}"',
-            f"heartbeat_s = {heartbeat_s}",
-            f'receiver = "{receiver}"',
+            *_lines(broker),
             "[ledger]",
             f'dsn = "{dsn}"',
             f"lease_s = {lease_s}",
             "[drain]",
             f"deadline_s = {drain_s}",
             f"[lanes.{LANE}]",
-            *lines,
+            *_lines(settings),
             *(("[budgets.api]", f'quota = "{quota}"') if quota else ()),
             f"[lanes.{LANE}.http]\n{http}" if http else "",
             more,
         )
     )
+
+
+def _lines(settings: Mapping[str, Any]) -> list[str]:
+    return [f"{name} = {_literal(value)}" for name, value in settings.items()]
 
 
 def _literal(value: object) -> str:

@@ -82,7 +82,7 @@ async def verdict_of(world: OneClaim) -> Verdict:
     )
     raw = RawMessage(b"{}", headers={"job-key": "k"}, type="t")
     await process(lane, Delivery(raw, 1, cast("Any", world)))
-    assert lane.active == set()
+    assert lane.active == {}
     assert lane.pacing.slots.held == 0
     return world.records[-1].verdict
 

@@ -24,7 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("lane",),
     ("judge",),
     ("delivery",),
-    ("consumer", "intake", "drain", "pruner", "relay", "redrive", "schedule"),
+    ("consumer", "intake", "drain", "overlong", "pruner", "relay", "redrive", "schedule"),
     ("runtime",),
     ("cli", "console"),
 )

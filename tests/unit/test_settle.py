@@ -172,3 +172,40 @@ async def test_at_the_end_of_a_drain_the_unconfirmed_stays_unacked() -> None:
     site.given_up = True
     assert not await waiting
     assert set(site.did) == {"publish unknown"}
+
+
+async def test_a_carrier_that_took_over_leaves_nothing_to_settle() -> None:
+    site = Site()
+    settler, delivery = site.settler(), site.delivery()
+    assert await settler.hand_on(delivery, "k-1")
+    assert site.did == ["publish confirmed", "ack 7"]
+    assert site.sent[0][1] == "rent.wait.30"
+    assert await settler.ack(delivery)
+    assert await settler.wait(delivery, "k-1", 5.0)
+    assert await settler.give_back(delivery)
+    assert not await settler.hand_on(delivery, "k-1")
+    assert site.did == ["publish confirmed", "ack 7"]
+
+
+@pytest.mark.parametrize("status", [Status.UNKNOWN, Status.RETURNED, Status.REFUSED])
+async def test_a_delivery_stays_where_its_carrier_is_not_confirmed(status: Status) -> None:
+    site = Site(unconfirmed([status]))
+    settler, delivery = site.settler(), site.delivery()
+    assert not await settler.hand_on(delivery, "k-1")
+    assert site.noted() == ["carrier.unconfirmed"]
+    assert await settler.hand_on(delivery, "k-1"), "the next look tries again"
+    assert site.did == [f"publish {status}", "publish confirmed", "ack 7"]
+
+
+async def test_a_job_that_ends_while_its_carrier_is_published_is_acked_once() -> None:
+    site = Site()
+    delivery = site.delivery()
+
+    async def send(exchange: str, routing_key: str, body: bytes, properties: spec.Basic.Properties) -> Sent:
+        assert await settler.ack(delivery), "the handler has ended meanwhile"
+        assert not await settler.hand_on(delivery, "k-1")
+        return await site.send(exchange, routing_key, body, properties)
+
+    settler = Settler("rent", Names(), send, Emitter(), abandoned=lambda: False)
+    assert not await settler.hand_on(delivery, "k-1")
+    assert site.did == ["ack 7", "publish confirmed"]

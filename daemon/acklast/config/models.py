@@ -129,6 +129,7 @@ class Broker(Section):
     heartbeat_s: Annotated[int, Field(ge=1, le=3600)] = 15
     connect_timeout_s: PositiveS = 10.0
     publish_timeout_s: PositiveS = 10.0
+    longest_unacked_s: Annotated[float, Field(ge=1, le=86_400)] = 900.0
     receiver: Receiver = Receiver.BULK
 
     def addresses(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
+from acklast.pacing.alone import Alone
 from acklast.pacing.budgets import Budget, StandBy
 from acklast.pacing.circuit import Circuit
 from acklast.pacing.gate import Gate
@@ -129,12 +130,17 @@ class LanePacing:
         budget: Budget | None = None,
         circuit: Circuit | None = None,
         gate: Gate | None = None,
+        alone: Alone | None = None,
     ) -> None:
-        """``gate``: the one of this lane, where its budget may have to stand by."""
+        """``gate``: the one of this lane, where its budget may have to stand by.
+
+        ``alone``: the one place of this process for jobs that may be what ends it.
+        """
         self.slots = slots
         self.budget = budget
         self.circuit = circuit
         self.gate = gate or Gate()
+        self.alone = alone or Alone()
 
     async def enter(self) -> Entry:
         """Wait for a slot and a permit.
@@ -173,6 +179,7 @@ class LanePacing:
     def close(self) -> None:
         """Start nothing more. A shared budget is closed by whoever owns it."""
         self.slots.close()
+        self.alone.close()
         if self.budget:
             self.budget.close()
         if self.circuit:
