@@ -117,9 +117,13 @@ class Link:
 def _said(error: Exception, url: URL) -> str:
     """What went wrong, in words: the library shows the broker's no to a virtual host as a mere object."""
     if isinstance(error, aiormq.exceptions.InvalidFrameError) and "Connection.OpenOk" in str(error):
-        vhost = url.path.removeprefix("/") or "/"
-        return f"it does not open virtual host {vhost!r} for user {url.user!r}"
+        return f"it does not open virtual host {vhost_of(url)!r} for user {url.user!r}"
     return str(error) or type(error).__name__
+
+
+def vhost_of(url: URL) -> str:
+    """The virtual host of a broker's URL."""
+    return url.path.removeprefix("/") or "/"
 
 
 def _alive(connection: AbstractConnection) -> bool:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Annotated
 
 import typer
+from yarl import URL
 
+from acklast.broker import vhost_of
 from acklast.cli.exits import epilog
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, say_json
 from acklast.cli.servers import broker_of, faults
 from acklast.config import Config
 from acklast.errors import Exit
-from acklast_topology import declare
+from acklast_topology import declare, definitions
 from acklast_topology.finding import Finding
 from acklast_topology.plan import Plan, plan_for
 
@@ -28,6 +31,29 @@ def plan(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
         say_json(planned)
     else:
         _tell_plan(planned)
+    return Exit.OK
+
+
+@app.command(epilog=epilog())
+def export(
+    config: ConfigPath = CONFIG,
+    permissions: Annotated[
+        bool, typer.Option("--permissions", help="Print who needs which rights, as rabbitmqctl lines.")
+    ] = False,
+    as_json: Json = False,
+) -> Exit:
+    """Print the topology as RabbitMQ's definitions, or who needs which rights. Connects to nothing."""
+    settings = configured(config)
+    vhost = vhost_of(URL(settings.broker.addresses()[0]))
+    if not permissions:
+        # Definitions are JSON whoever reads them.
+        say_json(definitions.definitions(plan_for(settings.names, settings.lanes), vhost))
+        return Exit.OK
+    wanted = definitions.permissions(settings.names)
+    if as_json:
+        say_json({"vhost": vhost, "permissions": wanted})
+    else:
+        typer.echo("\n".join(line for permission in wanted for line in permission.lines(vhost)))
     return Exit.OK
 
 
