@@ -30,6 +30,7 @@ from acklast.ledger.budgets import PostgresBook
 from acklast.ledger.connect import Address
 from acklast.ledger.lease import Lease
 from acklast.ledger.postgres import PostgresLedger
+from acklast.management import looked_into
 from acklast.notify import Notify
 from acklast.overlong import Overlong
 from acklast.pacing.alone import Alone
@@ -46,6 +47,7 @@ from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
 from acklast_topology.calls import only_real_cancellation
 from acklast_topology.declare import apply
+from acklast_topology.finding import Found
 from acklast_topology.plan import plan_for
 from acklast_topology.verify import verify
 
@@ -244,7 +246,12 @@ class Daemon:
         plan = plan_for(self._config.names, self._config.lanes)
         connection = await self._consuming.connect()
         act = apply if self._config.declare is Declare.APPLY else verify
-        bad = [finding for finding in await act(connection, plan) if not finding.fit]
+        broker = self._config.broker
+        found = await act(connection, plan)
+        found += await looked_into(plan, broker.addresses(), broker.management_url)
+        for unseen in (finding for finding in found if finding.status is Found.UNSEEN):
+            self._emitter.notice("topology.unseen", what=unseen.detail)
+        bad = [finding for finding in found if not finding.fit]
         if bad:
             said_bad = "; ".join(f"{f.kind} {f.name}: {f.status} {f.detail}".strip() for f in bad)
             raise TopologyError(f"the broker's topology does not fit: {said_bad}", bad[0].remedy)

@@ -18,7 +18,7 @@ class Found(StrEnum):
     REFUSED = "refused"
     """The broker did not let this user look or declare."""
     UNSEEN = "unseen"
-    """Not visible over AMQP without configure permission. A remark, not a fault."""
+    """Not visible with what this user may do. A remark, not a fault."""
 
 
 _FIT: Final = frozenset({Found.CREATED, Found.PRESENT, Found.UNSEEN})
@@ -26,7 +26,7 @@ _FIT: Final = frozenset({Found.CREATED, Found.PRESENT, Found.UNSEEN})
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One object: ``kind`` is ``exchange``, ``queue`` or ``binding``.
+    """One object: ``kind`` is ``exchange``, ``queue``, ``binding`` or ``policy``.
 
     ``remedy`` is empty where nothing is to be done.
     """

@@ -12,16 +12,15 @@ from aio_pika.abc import AbstractConnection
 
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, say_json
-from acklast.cli.servers import broker_of, faults
+from acklast.cli.servers import broker_of, faults, verified
 from acklast.config import Config, load_app
 from acklast.config.secrets import masked
 from acklast.errors import AcklastError, Exit
 from acklast.handlers.app import App
 from acklast.ledger.connect import Address, Connection
 from acklast.ledger.migrate import check_schema_of
-from acklast_topology.finding import Finding
+from acklast_topology.finding import Finding, Found
 from acklast_topology.plan import plan_for
-from acklast_topology.verify import verify
 
 PARTS: Final = ("configuration", "application", "broker", "topology", "ledger", "durability", "schema")
 
@@ -123,10 +122,12 @@ def _product(connection: AbstractConnection) -> str:
 
 async def _topology(connection: AbstractConnection, config: Config) -> list[Checked]:
     plan = plan_for(config.names, config.lanes)
-    unfit = misfits(faults(await verify(connection, plan)))
+    found = await verified(connection, plan, config)
+    unfit = misfits(faults(found))
     count = len(plan.exchanges) + len(plan.queues)
     here = f"all {count} exchanges and queues of namespace {config.namespace} are there"
-    return unfit or [Checked("topology", True, here)]
+    unseen = "".join(f"; {one.detail}" for one in found if one.status is Found.UNSEEN)
+    return unfit or [Checked("topology", True, here + (unseen or ", as planned, and no policy harms them"))]
 
 
 def misfits(findings: Sequence[Finding]) -> list[Checked]:

@@ -11,10 +11,11 @@ from acklast.broker import Link
 from acklast.config import Config, Declare
 from acklast.errors import BrokerUnavailable, TopologyError
 from acklast.ledger.postgres import PostgresLedger
+from acklast.management import looked_into
 from acklast.telemetry.events import Emitter
 from acklast_topology.declare import apply
-from acklast_topology.finding import Finding
-from acklast_topology.plan import plan_for
+from acklast_topology.finding import Finding, Found
+from acklast_topology.plan import Plan, plan_for
 from acklast_topology.verify import verify
 
 
@@ -71,6 +72,14 @@ async def require_lane(config: Config, lane: str) -> None:
     if unfit:
         first = unfit[0]
         raise TopologyError(f"{first.kind} {first.name} does not fit: {first.detail}", first.remedy)
+
+
+async def verified(connection: AbstractConnection, plan: Plan, config: Config) -> list[Finding]:
+    """All that can be seen of the plan on the broker, by whatever way; changes nothing."""
+    seen = await looked_into(plan, config.broker.addresses(), config.broker.management_url)
+    if any(finding.status is Found.UNSEEN for finding in seen):
+        return [*await verify(connection, plan), *seen]
+    return seen
 
 
 def faults(findings: Sequence[Finding]) -> list[Finding]:

@@ -12,7 +12,7 @@ from acklast.broker import vhost_of
 from acklast.cli.exits import epilog
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, say_json
-from acklast.cli.servers import broker_of, faults
+from acklast.cli.servers import broker_of, faults, verified
 from acklast.config import Config
 from acklast.errors import Exit
 from acklast_topology import declare, definitions
@@ -67,6 +67,25 @@ def apply(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
     else:
         _tell_findings(found)
     return Exit.CONFIG if unfit else Exit.OK
+
+
+@app.command(epilog=epilog())
+def verify(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
+    """Look whether all is there, as planned, and safe from policies. Changes nothing."""
+    found = asyncio.run(_verify(configured(config)))
+    unfit = faults(found)
+    if as_json:
+        say_json({"ok": not unfit, "findings": found})
+    else:
+        _tell_findings(found)
+        if not found:
+            people().print("All is there, as planned, and no policy harms it.")
+    return Exit.CONFIG if unfit else Exit.OK
+
+
+async def _verify(config: Config) -> list[Finding]:
+    async with broker_of(config) as connection:
+        return await verified(connection, plan_for(config.names, config.lanes), config)
 
 
 async def _apply(config: Config) -> list[Finding]:

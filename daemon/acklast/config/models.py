@@ -130,6 +130,7 @@ class Broker(Section):
     connect_timeout_s: PositiveS = 10.0
     publish_timeout_s: PositiveS = 10.0
     longest_unacked_s: Annotated[float, Field(ge=1, le=86_400)] = 900.0
+    management_url: Annotated[str, Field(pattern=r"^https?://[^/@\s]+")] | None = None
     receiver: Receiver = Receiver.BULK
 
     def addresses(self) -> tuple[str, ...]:
