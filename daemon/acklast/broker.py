@@ -37,13 +37,20 @@ class Link:
         heartbeat_s: int = 15,
         connect_timeout_s: float = 10.0,
         bulk: bool = False,
+        current: Callable[[], Sequence[str]] | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """``bulk``: deliveries are read by the bulk receiver, not by the client library's own reader."""
+        """``bulk``: deliveries are read by the bulk receiver, not by the client library's own reader.
+
+        ``current`` is asked before each connection whether other ``urls`` hold now: passwords change.
+        """
         lenient.install()
+        self._current = current or (lambda: urls)
+        self._known = tuple(urls)
+        self._heartbeat_s = heartbeat_s
         self._bulk = bulk
         self.protocol: BulkProtocol | None = None
-        self._urls = [URL(url).update_query(heartbeat=str(heartbeat_s)) for url in urls]
+        self._urls = self._parsed(urls)
         self._role = role
         self._emitter = emitter
         self._connect_timeout_s = connect_timeout_s
@@ -62,6 +69,7 @@ class Link:
         async with self._lock:
             if self._connection is not None and _alive(self._connection):
                 return self._connection
+            self._renew()
             failures: list[str] = []
             refusals = 0
             for _ in self._urls:
@@ -83,6 +91,15 @@ class Link:
                 f"no broker can be used ({'; '.join(failures)})",
                 "See that RabbitMQ runs, that [broker] urls names it, and that user, password and vhost fit.",
             )
+
+    def _parsed(self, urls: Sequence[str]) -> list[URL]:
+        return [URL(url).update_query(heartbeat=str(self._heartbeat_s)) for url in urls]
+
+    def _renew(self) -> None:
+        current = tuple(self._current())
+        if current != self._known:
+            self._known, self._urls = current, self._parsed(current)
+            self._emitter.notice("broker.urls_changed", role=self._role)
 
     async def _open(self, url: URL) -> AbstractConnection:
         async with bounded(self._connect_timeout_s):

@@ -17,6 +17,7 @@ from typing import Final
 from acklast import __version__
 from acklast.broker import CarrierSender, Link
 from acklast.config.models import Config, Declare, Receiver
+from acklast.config.rotation import Servers
 from acklast.consumer import Consumer
 from acklast.delivery import process
 from acklast.drain import Cutter, Receipt, Tally, Tasks, drain, said
@@ -68,13 +69,14 @@ async def run(config: Config, app: App) -> Exit:
     emitter = Emitter(log.configure(config.log.level, config.log.format), tally)
     app.prepare({name: lane.concurrency for name, lane in config.lanes.items()})
     with Instance(config.state_dir, config.instance) as instance, _stop_signals(emitter) as stop:
+        servers = Servers(config, os.environ)
         ledger = await PostgresLedger.connect(
-            config.ledger.address(),
+            servers.ledger,
             pool_size=config.ledger.pool_size,
             allow_unsafe_server=config.ledger.allow_unsafe_server,
         )
         try:
-            daemon = Daemon(config, app, ledger, emitter, instance.id)
+            daemon = Daemon(config, app, ledger, emitter, instance.id, servers)
             _collect_seldom()
             receipt = await daemon.run(stop, tally)
         finally:
@@ -131,8 +133,11 @@ def _stop_signals(emitter: Emitter) -> Iterator[Stop]:
 class Daemon:
     """The parts of one running daemon."""
 
-    def __init__(self, config: Config, app: App, ledger: Ledger, emitter: Emitter, instance: str) -> None:
+    def __init__(
+        self, config: Config, app: App, ledger: Ledger, emitter: Emitter, instance: str, servers: Servers
+    ) -> None:
         self._config = config
+        self._servers = servers
         self._app = app
         self._ledger = ledger
         self._emitter = emitter
@@ -195,6 +200,7 @@ class Daemon:
             heartbeat_s=broker.heartbeat_s,
             connect_timeout_s=broker.connect_timeout_s,
             bulk=bulk,
+            current=self._servers.brokers,
         )
 
     async def run(self, stop: Stop, tally: Tally) -> Receipt:
@@ -274,8 +280,8 @@ class Daemon:
             self._emitter.notice("topology.repaired", "warning", created=made, unfit=unfit)
 
     def _book(self) -> PostgresBook:
-        server = self._config.ledger
-        address = Address.of(server.address(), allow_unsafe_server=server.allow_unsafe_server)
+        unsafe = self._config.ledger.allow_unsafe_server
+        address = Address.of(self._servers.ledger, allow_unsafe_server=unsafe)
         return PostgresBook(address, self._exchange.heard, self._exchange.look_again)
 
     def _lane(self, name: str) -> Lane:

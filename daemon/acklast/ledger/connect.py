@@ -54,19 +54,29 @@ class Busy(LedgerUnavailable):
     """Another transaction did not let go of a row in time: nothing was done, and the connection is fine."""
 
 
+Dsn: TypeAlias = str | Sequence[str] | Callable[[], str]
+"""One DSN, several, or what says the DSN of the moment."""
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the ledger is: one DSN or several, tried in order, and how careful to be about the server."""
+    """Where the ledger is: one DSN or several, tried in order, and how careful to be about the server.
 
-    dsns: tuple[str, ...]
+    They are asked for before each connection: the password may have changed since the last one.
+    """
+
+    dsns: Callable[[], Sequence[str]]
     allow_unsafe_server: bool = False
 
     @classmethod
-    def of(cls, dsn: str | Sequence[str], *, allow_unsafe_server: bool = False) -> Address:
+    def of(cls, dsn: Dsn, *, allow_unsafe_server: bool = False) -> Address:
+        if callable(dsn):
+            current = dsn
+            return cls(lambda: (current(),), allow_unsafe_server)
         dsns = (dsn,) if isinstance(dsn, str) else tuple(dsn)
         if not dsns:
             raise ConfigError("no ledger DSN is given", "Set ledger.dsn")
-        return cls(dsns, allow_unsafe_server)
+        return cls(lambda: dsns, allow_unsafe_server)
 
     async def open(
         self,
@@ -81,7 +91,7 @@ class Address:
             LedgerUnavailable: no server answers.
         """
         failure: LedgerUnavailable | None = None
-        for dsn in self.dsns:
+        for dsn in self.dsns():
             try:
                 return await _open(dsn, _SETTINGS | dict(settings), timeout_s, self.allow_unsafe_server)
             except LedgerUnavailable as error:

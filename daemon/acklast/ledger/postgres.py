@@ -21,7 +21,7 @@ from acklast.ledger.api import (
 )
 from acklast.ledger.batch import Answer, Batch, Batcher
 from acklast.ledger.changes import change_for
-from acklast.ledger.connect import Address, Link, unavailable_as_error
+from acklast.ledger.connect import Address, Dsn, Link, unavailable_as_error
 from acklast.ledger.evidence import clean, storable_json
 from acklast.ledger.manifest import promise
 from acklast.ledger.migrate import check_schema_of
@@ -52,7 +52,7 @@ class PostgresLedger:
 
     @classmethod
     async def connect(
-        cls, dsn: str | Sequence[str], *, pool_size: int = 4, allow_unsafe_server: bool = False
+        cls, dsn: Dsn, *, pool_size: int = 4, allow_unsafe_server: bool = False
     ) -> PostgresLedger:
         """Connect to the first server of ``dsn`` that may be written to, and make sure that it is fit.
 
