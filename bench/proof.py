@@ -30,6 +30,7 @@ from bench.command import carry_out
 from bench.contenders.proof_lanes import BUDGETS
 from bench.feed import Feed
 from bench.metered import Metered, provider
+from bench.paced import BOUND_S
 from bench.progress import Progress
 from bench.queues import BenchError
 from bench.report import Report, show
@@ -185,14 +186,19 @@ def _report(runs: Sequence[dict[str, Any]]) -> Report:
         for what, times in run["happened"].items():
             happened[what] = happened.get(what, 0) + times
     seconds = sum(run["seconds"] for run in runs)
-    calls = sum(account["arrivals"] for run in runs for account in run["accounts"].values())
+    accounts = [account for run in runs for account in run["accounts"].values()]
+    calls = sum(account["arrivals"] for account in accounts)
+    stalled_s = max(account["stalled_s"] for account in accounts)
     return Report(
         "proof",
         f"{calls:,} calls in {len(runs)} runs and {seconds / 60:.0f} minutes, every window metered",
         ("budget", "quota", "calls", "worst window", "calls over quota", "429"),
         [_row(name, [run["accounts"][name] for run in runs]) for name in BUDGETS],
         {},
-        tuple(f"{times} times: {what}" for what, times in sorted(happened.items())),
+        (
+            f"the meter's longest stall: {1000 * stalled_s:.0f} ms; arrival_bound_s allows {1000 * BOUND_S:.0f}",
+            *(f"{times} times: {what}" for what, times in sorted(happened.items())),
+        ),
     )
 
 
