@@ -196,7 +196,7 @@ def _report(runs: Sequence[dict[str, Any]]) -> Report:
         [_row(name, [run["accounts"][name] for run in runs]) for name in BUDGETS],
         {},
         (
-            f"the meter's longest stall: {1000 * stalled_s:.0f} ms; arrival_bound_s allows {1000 * BOUND_S:.0f}",
+            f"longest stall of the meter: {stalled_s:.3f} s (arrival_bound_s: {BOUND_S:g} s)",
             *(f"{times} times: {what}" for what, times in sorted(happened.items())),
         ),
     )
