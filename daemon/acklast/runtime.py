@@ -29,6 +29,7 @@ from acklast.lane import Drain, Lane
 from acklast.ledger.api import Ledger
 from acklast.ledger.budgets import PostgresBook
 from acklast.ledger.connect import Address
+from acklast.ledger.controls import PostgresWire
 from acklast.ledger.lease import Lease
 from acklast.ledger.postgres import PostgresLedger
 from acklast.management import looked_into
@@ -43,7 +44,9 @@ from acklast.pacing.prefetch import Prefetch
 from acklast.pacing.slots import Slots
 from acklast.pruner import Pruner, keeps_of
 from acklast.receiver import KNOWN_AIORMQ, knows_library, library_version
+from acklast.reporter import Observed, reports_of
 from acklast.settle import Delivery, Settler
+from acklast.steering import Steering
 from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
 from acklast_topology.calls import only_real_cancellation
@@ -169,6 +172,9 @@ class Daemon:
             name: circuit_of(name, config.budgets[name].breaker.rules(), emitter) for name in self._budgets
         }
         self._exchange = Exchange(self._budgets.values(), self._lease, emitter)
+        self._steering = Steering(config, self._exchange, self._lease, emitter)
+        self._prefetches: dict[str, Prefetch] = {}
+        self._observed: list[Observed] = []
         self._send = CarrierSender(self._publishing, timeout_s=config.broker.publish_timeout_s)
 
     def _budgets_in_use(self) -> Iterator[str]:
@@ -211,8 +217,12 @@ class Daemon:
         try:
             await self._topology()
             await self._lease.start()
+            await self._steering.start(PostgresWire(self._address(), self._steering.changed))
             await self._exchange.start(self._book())
             made = [self._consumer(lane) for lane in lanes]
+            self._steering.steer(
+                {lane.name: lane for lane in lanes}, self._prefetches, reports_of(self._observed)
+            )
             consumers = [asyncio.create_task(consumer.run(), name="consumer") for consumer in made]
             ready = asyncio.create_task(self._tell_when_ready(made))
             self._pruner.start()
@@ -242,6 +252,7 @@ class Daemon:
             await overlong.close()
             await self._consuming.close()
             await self._publishing.close()
+            await self._steering.close()
             await self._exchange.close()
             # A thread that no drain could stop still works on its job: nobody may take that over before the
             # lease is out, and by then this process is gone.
@@ -279,10 +290,12 @@ class Daemon:
         if made or unfit:
             self._emitter.notice("topology.repaired", "warning", created=made, unfit=unfit)
 
-    def _book(self) -> PostgresBook:
+    def _address(self) -> Address:
         unsafe = self._config.ledger.allow_unsafe_server
-        address = Address.of(self._servers.ledger, allow_unsafe_server=unsafe)
-        return PostgresBook(address, self._exchange.heard, self._exchange.look_again)
+        return Address.of(self._servers.ledger, allow_unsafe_server=unsafe)
+
+    def _book(self) -> PostgresBook:
+        return PostgresBook(self._address(), self._exchange.heard, self._exchange.look_again)
 
     def _lane(self, name: str) -> Lane:
         lane = self._config.lanes[name]
@@ -318,14 +331,14 @@ class Daemon:
 
     def _consumer(self, lane: Lane) -> Consumer:
         settings, intake = self._config.lanes[lane.name], self._intake(lane)
-        budget = lane.pacing.budget
-        quota = budget.quota if budget else None
-        return Consumer(
+        quota = self._config.budgets[settings.budget].ours() if settings.budget else None
+        prefetch = self._prefetches[lane.name] = Prefetch(
+            settings.prefetch, settings.concurrency, quota.count / quota.period_s if quota else None
+        )
+        consumer = Consumer(
             lane.name,
             self._config.names.work(lane.name),
-            Prefetch(
-                settings.prefetch, settings.concurrency, quota.count / quota.period_s if quota else None
-            ),
+            prefetch,
             self._consuming,
             intake.take,
             intake.recall,
@@ -333,8 +346,10 @@ class Daemon:
             self._repair,
             longest_s=self._config.broker.longest_unacked_s / 3,
             gate=lane.pacing.gate,
-            backlog=partial(budget.saw_backlog, lane.name) if budget else lambda jobs, served: None,
+            backlog=partial(lane.pacing.saw_backlog, lane.name),
         )
+        self._observed.append(Observed(lane, intake, consumer))
+        return consumer
 
     def _intake(self, lane: Lane) -> Intake:
         loop = asyncio.get_running_loop()

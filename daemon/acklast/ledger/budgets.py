@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import asyncpg
 
-from acklast.ledger.connect import Address, Connection, Link
+from acklast.ledger.connect import Address
+from acklast.ledger.listen import ListeningLink
 
 CHANNEL: Final = "acklast_budgets"
-_COMMAND_TIMEOUT_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,12 @@ class PostgresBook:
         self, address: Address, on_heard: Callable[[Heard], None], on_lost: Callable[[], None]
     ) -> None:
         """``on_lost``: the connection has ended, so notices may have been missed."""
-        self._link = _ListeningLink(address, on_heard, on_lost)
+
+        def hear(payload: str) -> None:
+            if (heard := heard_of(payload)) is not None:
+                on_heard(heard)
+
+        self._link = ListeningLink(address, CHANNEL, hear, on_lost)
 
     async def close(self) -> None:
         await self._link.close()
@@ -251,31 +256,3 @@ def _holding(row: asyncpg.Record) -> Holding:
         proved=row["proved"],
         waited_s=max(0.0, row["waited_s"]),
     )
-
-
-class _ListeningLink(Link):
-    """A link that listens on the channel whenever it is connected."""
-
-    def __init__(
-        self, address: Address, on_heard: Callable[[Heard], None], on_lost: Callable[[], None]
-    ) -> None:
-        super().__init__(address, timeout_s=_COMMAND_TIMEOUT_S)
-        self._on_heard = on_heard
-        self._on_lost = on_lost
-        self._closing = False
-
-    async def _greet(self, connection: Connection) -> None:
-        await connection.add_listener(CHANNEL, self._hear)
-        connection.add_termination_listener(self._end)
-
-    def _hear(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
-        if (heard := heard_of(str(payload))) is not None:
-            self._on_heard(heard)
-
-    def _end(self, _connection: Any) -> None:
-        if not self._closing:
-            self._on_lost()
-
-    async def close(self) -> None:
-        self._closing = True
-        await super().close()

@@ -144,8 +144,8 @@ class Budget:
 
     # --- taking -------------------------------------------------------------------------------------
 
-    async def take(self) -> Permit:
-        """Wait for a permit.
+    async def take(self, line: set[asyncio.Future[Permit]] | None = None) -> Permit:
+        """Wait for a permit. ``line`` has whoever waits, for the lane that may send them home.
 
         Raises:
             StandBy: nothing starts here for a while.
@@ -158,6 +158,8 @@ class Budget:
             raise self._shut
         waiter: asyncio.Future[Permit] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
+        if line is not None:
+            line.add(waiter)
         self.pump()
         try:
             return await waiter
@@ -165,6 +167,9 @@ class Budget:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
                 waiter.result().unspent()
             raise
+        finally:
+            if line is not None:
+                line.discard(waiter)
 
     def try_take(self) -> Permit | None:
         """A permit, where one can be had without waiting and without passing anybody who waits."""
@@ -241,6 +246,22 @@ class Budget:
         if seconds > 0 or not self._pace.idle:
             self._pace.slow(self.now(), rate_per_s * self.share, seconds)
             self.pump()
+
+    def set_quota(self, quota: Quota) -> None:
+        """What of the configured quota is in force; the permits follow by the exchange."""
+        self.quota = quota
+        self.pump()
+
+    def effective_per_s(self) -> float:
+        """What this process may start in a second as things are now: its part of the quota, less what holds
+        back.
+        """
+        return self._pace.rate(self.now(), self.rate_per_s) if self.starts.held else 0.0
+
+    @property
+    def opens_s(self) -> float:
+        """Seconds until something could start here."""
+        return self._start_s(self.now())
 
     # --- the gates ----------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from acklast.config.quota import Quota
 from acklast.errors import LedgerUnavailable
 from acklast.ledger.api import Session
 from acklast.ledger.budgets import Account, Book, Heard, Holding
@@ -34,6 +35,8 @@ _GAP_MIN_S: Final = 0.05
 _TENURE_S: Final = 5.0
 """How long a daemon's first permits are its own though it has not used one."""
 _CLOSE_S: Final = 2.0
+_AGREE_S: Final = 5.0
+"""How long the daemons may take to follow a change of what is in force."""
 
 
 @dataclass(slots=True)
@@ -48,6 +51,7 @@ class _Pool:
     departed: Departed
     granted_at: float = 0.0
     warned: tuple[int, float] | None = None
+    changes_until: float = 0.0
 
 
 @dataclass(slots=True)
@@ -110,6 +114,10 @@ class Exchange:
         self._task: asyncio.Task[None] | None = None
         self._pauses: dict[str, float] = {}
         self._telling: set[asyncio.Task[None]] = set()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._states)
 
     # --- from start to end --------------------------------------------------------------------------
 
@@ -181,6 +189,21 @@ class Exchange:
         if at < state.next_at:
             state.next_at = at
             self._wake.set()
+
+    def limit(self, name: str, quota: Quota, calls: int | None) -> None:
+        """From now on this much of a budget's configured quota and of its calls in flight is in force."""
+        state = self._states[name]
+        starts, in_force = state.pools[0], [(quota.count, quota.period_s)]
+        if calls is not None:
+            in_force.append((calls, 0.0))
+        if in_force == [(pool.quota, pool.period_s) for pool in state.pools]:
+            return
+        for pool, (count, period_s) in zip(state.pools, in_force, strict=True):
+            pool.quota, pool.period_s, pool.changes_until = count, period_s, self._now() + _AGREE_S
+        if starts.quota != state.budget.quota.count or starts.period_s != state.budget.quota.period_s:
+            state.budget.set_quota(quota)
+        state.backoff_s = state.gap_s
+        self._look(state, self._now())
 
     # --- the rounds ---------------------------------------------------------------------------------
 
@@ -277,13 +300,14 @@ class Exchange:
             return _Looked(lacks=planned.lacks, returns_s=planned.returns_s)
         assert self._book is not None
         released = old is not None and mine.held < old.held
+        changed = old is not None and (mine.quota, mine.period_s) != (old.quota, old.period_s)
         written = await self._book.write(
             account,
             mine,
             planned.gone,
             quota=planned.quota,
             period_s=planned.period_s,
-            tell=planned.short or released,
+            tell=planned.short or released or changed,
         )
         self._expect(state, pool, written and planned.more)
         if written and planned.take:
@@ -340,6 +364,8 @@ class Exchange:
         """All go by the strictest quota that any of them is configured with."""
         permits.period_s = planned.period_s
         agreed = (planned.quota, planned.period_s)
+        if self._now() < pool.changes_until:
+            return
         if agreed != (pool.quota, pool.period_s) and agreed != pool.warned:
             self._emitter.notice(
                 "budget.disagrees",

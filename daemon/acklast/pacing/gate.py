@@ -1,5 +1,5 @@
-"""The gate of a lane: shut while its budget cannot start anything soon, so that no delivery waits here for
-nothing.
+"""The gate of a lane: shut while its budget cannot start anything soon or an operator has paused it, so that
+no delivery waits here for nothing.
 """
 
 from __future__ import annotations
@@ -27,14 +27,27 @@ class Gate:
         self.quiet = asyncio.Event()
         """The consumer takes nothing in: what is given back goes to somebody else."""
         self.quiet.set()
-        self.move(is_open)
+        self.paused = False
+        """An operator has paused the lane: nothing starts, whatever its budget allows."""
+        self._would = is_open
+        self._set()
 
     @property
     def is_open(self) -> bool:
         return self.opened.is_set()
 
     def move(self, to_open: bool) -> None:
-        """Open or shut."""
+        """Open or shut, as far as the budget goes."""
+        self._would = to_open
+        self._set()
+
+    def pause(self, paused: bool) -> None:
+        """Shut whatever the budget says, or leave it to the budget again."""
+        self.paused = paused
+        self._set()
+
+    def _set(self) -> None:
+        to_open = self._would and not self.paused
         (self.opened if to_open else self.shut).set()
         (self.shut if to_open else self.opened).clear()
 

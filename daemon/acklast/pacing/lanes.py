@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import TracebackType
 from typing import Self
 
@@ -16,10 +17,11 @@ from acklast.pacing.slots import Slots
 class Entry:
     """A start that was let in: a context manager that returns the slot, and the permit as it was used."""
 
-    __slots__ = ("_answered", "_budget", "_circuit", "_permit", "_probe", "_slots", "_spent", "_up")
+    __slots__ = ("_answered", "_budget", "_circuit", "_gate", "_permit", "_probe", "_slots", "_spent", "_up")
 
     def __init__(
         self,
+        gate: Gate,
         slots: Slots,
         budget: Budget | None = None,
         permit: Permit | None = None,
@@ -27,6 +29,7 @@ class Entry:
         *,
         probe: bool = False,
     ) -> None:
+        self._gate = gate
         self._slots = slots
         self._budget = budget
         self._permit = permit
@@ -42,8 +45,8 @@ class Entry:
 
     @property
     def paused(self) -> bool:
-        """Whether the downstream asked for quiet meanwhile."""
-        return self._budget is not None and self._budget.paused
+        """Whether the downstream asked for quiet meanwhile, or an operator paused the lane."""
+        return self._gate.paused or (self._budget is not None and self._budget.paused)
 
     @property
     def early(self) -> bool:
@@ -58,6 +61,7 @@ class Entry:
     def spend(self) -> None:
         """The downstream is about to be called: the permit comes back only a period after the answer."""
         self._spent = True
+        self._slots.started += 1
 
     def sent(self) -> None:
         """The request goes out now. Who can tell lets the permit cool while a slow answer is waited for."""
@@ -136,6 +140,7 @@ class LanePacing:
 
         ``alone``: the one place of this process for jobs that may be what ends it.
         """
+        self._waiting: set[asyncio.Future[Permit]] = set()
         self.slots = slots
         self.budget = budget
         self.circuit = circuit
@@ -149,12 +154,12 @@ class LanePacing:
             StandBy: nothing starts here for a while.
             Draining: nothing more is to be started.
         """
-        if self.budget is not None and self.budget.stands_by:
+        if self.gate.paused or (self.budget is not None and self.budget.stands_by):
             # Before the slot: one that comes free only when a long handler ends is not worth waiting for.
             raise StandBy
         await self.slots.take()
-        if self.budget is None and self.circuit is None:
-            return Entry(self.slots)
+        if self.budget is None and self.circuit is None and not self.gate.paused:
+            return Entry(self.gate, self.slots)
         try:
             return await self._admitted()
         except BaseException:
@@ -163,18 +168,36 @@ class LanePacing:
 
     async def _admitted(self) -> Entry:
         """Wait for a permit, at a time when the breaker lets calls through."""
-        slots, budget, circuit = self.slots, self.budget, self.circuit
+        gate, slots, budget, circuit = self.gate, self.slots, self.budget, self.circuit
         while True:
             permit = None
             if budget is not None:
-                permit = budget.try_take() or await budget.take()
+                permit = budget.try_take() or await budget.take(self._waiting)
+            if gate.paused:
+                if permit is not None:
+                    permit.unspent()
+                raise StandBy
             if circuit is None:
-                return Entry(slots, budget, permit)
+                return Entry(gate, slots, budget, permit)
             if circuit.admits():
-                return Entry(slots, budget, permit, circuit, probe=circuit.start())
+                return Entry(gate, slots, budget, permit, circuit, probe=circuit.start())
             if permit is not None:
                 permit.unspent()
             await circuit.moved()
+
+    def pause(self, paused: bool) -> None:
+        """An operator pauses the lane, or lets it go on: nothing starts meanwhile, and nothing waits here."""
+        self.gate.pause(paused)
+        if paused and self._waiting and self.budget is not None:
+            for waiter in self._waiting:
+                if not waiter.done():
+                    waiter.set_exception(StandBy())
+            self.budget.pump()
+
+    def saw_backlog(self, lane: str, jobs: int, served: bool) -> None:
+        """So many jobs wait in the lane's queue. While it is paused they need no permits."""
+        if self.budget is not None:
+            self.budget.saw_backlog(lane, 0 if self.gate.paused else jobs, served)
 
     def close(self) -> None:
         """Start nothing more. A shared budget is closed by whoever owns it."""

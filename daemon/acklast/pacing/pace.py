@@ -78,6 +78,15 @@ class Pace:
             self.idle = True
         return max(ramped_s, slowed_s)
 
+    def rate(self, now: float, rate_per_s: float) -> float:
+        """Starts per second as things are now, of the ``rate_per_s`` that the permits allow."""
+        if now < self.paused_until:
+            return 0.0
+        after_s = now - self.paused_until
+        if self.paused_until and after_s < self._ramp_s:
+            rate_per_s *= after_s / self._ramp_s
+        return min(rate_per_s, self._slow_rate) if now < self._slow_until else rate_per_s
+
     def _ramped_at(self, rate_per_s: float) -> float:
         """When the next start is due on the way back: the first at once, and the rate grows from nothing.
 

@@ -75,7 +75,7 @@ class Prefetch:
     def __init__(self, ceiling: int, concurrency: int, quota_per_s: float | None = None) -> None:
         self.ceiling = ceiling
         self.pace = Pace()
-        self._concurrency = concurrency
+        self.concurrency = concurrency
         self._quota_per_s = quota_per_s
         self.count = self.wanted()
         self._looked_at = self._changed_at = float("-inf")
@@ -83,7 +83,7 @@ class Prefetch:
 
     def wanted(self) -> int:
         """What the pace asks for."""
-        return prefetch_for(self.ceiling, self._concurrency, self.pace.per_s, self._quota_per_s)
+        return prefetch_for(self.ceiling, self.concurrency, self.pace.per_s, self._quota_per_s)
 
     def begin(self, now: float) -> int:
         """A channel is being opened at ``now``, on which nothing has been settled: the prefetch for it."""
@@ -96,7 +96,7 @@ class Prefetch:
 
         ``settled`` is how many deliveries have been settled on this channel so far, ``held`` how many not.
         """
-        busy = held >= min(self._concurrency, self.count)
+        busy = held >= min(self.concurrency, self.count)
         self.pace.note(settled - self._settled, now - self._looked_at, busy=busy)
         self._looked_at, self._settled = now, settled
         wanted = self.wanted()

@@ -60,6 +60,8 @@ class Slots:
     def __init__(self, count: int) -> None:
         self.count = count
         self.held = 0
+        self.started = 0
+        """Calls of the downstream so far, for whoever measures the pace."""
         self.on_free: Callable[[], None] = _nobody_waits
         """Called when a slot came free that nobody in line wants, and when the lane is closed."""
         self._queue = Queue()
@@ -94,10 +96,17 @@ class Slots:
             raise
 
     def give(self) -> None:
-        """Return a slot: it passes to the next waiter, if any."""
-        if not self._queue.admit():
+        """Return a slot: it passes to the next waiter, if any, and if there are not fewer slots by now."""
+        if self.held > self.count or not self._queue.admit():
             self.held -= 1
             self.on_free()
+
+    def resize(self, count: int) -> None:
+        """From now on ``count`` at most; who is in above that stays until it leaves by itself."""
+        self.count = count
+        while self.held < self.count and self._queue.admit():
+            self.held += 1
+        self.on_free()
 
     def close(self) -> None:
         self._queue.close()

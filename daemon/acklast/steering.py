@@ -1,0 +1,181 @@
+"""Has this daemon follow what operators ask, and tells the ledger how its lanes stand.
+
+Both are one task beside the work: it reads what is in force when the daemon starts, when a notice comes and
+every few seconds, and sets gates, slots and budgets accordingly. No job asks it anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from acklast.config.models import Config
+from acklast.errors import LedgerUnavailable
+from acklast.lane import Lane
+from acklast.ledger.controls import Report, Target, Wire
+from acklast.ledger.lease import Lease
+from acklast.pacing.controls import Controls
+from acklast.pacing.exchange import Exchange
+from acklast.pacing.prefetch import Prefetch
+from acklast.telemetry.events import Emitter
+
+BEAT_S: Final = 1.0
+"""How often to look whether there is something to tell."""
+_READ_S: Final = 5.0
+"""How often to read where no notice has come: a connection that is dead in silence brings none."""
+_AGAIN_S: Final = 0.2
+_CLOSE_S: Final = 1.0
+
+
+class Steering:
+    """Follows the controls until it is closed."""
+
+    def __init__(self, config: Config, exchange: Exchange, lease: Lease, emitter: Emitter) -> None:
+        self._config = config
+        self._exchange = exchange
+        self._lease = lease
+        self._emitter = emitter
+        self._controls = Controls()
+        self._lanes: Mapping[str, Lane] = {}
+        self._prefetches: Mapping[str, Prefetch] = {}
+        self._reports: Callable[[], Sequence[Report]] = list
+        self._wire: Wire | None = None
+        self._wake = asyncio.Event()
+        self._due_at = 0.0
+        self._told: tuple[object, ...] = ()
+        self._failing = False
+        self._task: asyncio.Task[None] | None = None
+
+    # --- from start to end --------------------------------------------------------------------------
+
+    async def start(self, wire: Wire) -> None:
+        """Read what is in force, before anything may start, and set the budgets by it.
+
+        Raises:
+            LedgerUnavailable: nobody could tell what is in force.
+        """
+        self._wire = wire
+        await self._read(wire)
+        self._limit_budgets()
+
+    def steer(
+        self,
+        lanes: Mapping[str, Lane],
+        prefetches: Mapping[str, Prefetch],
+        reports: Callable[[], Sequence[Report]],
+    ) -> None:
+        """Set the lanes, before they consume, and follow every change from now on."""
+        assert self._wire is not None, "start comes first"
+        self._lanes, self._prefetches, self._reports = lanes, prefetches, reports
+        self._apply()
+        self._task = asyncio.create_task(self._keep(self._wire), name="steering")
+
+    def changed(self) -> None:
+        """Something was changed, or a notice may have been missed: read at once."""
+        self._due_at = 0.0
+        self._wake.set()
+
+    async def close(self) -> None:
+        if self._task:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._wire is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_S):
+                    await self._wire.close()
+
+    # --- the rounds ---------------------------------------------------------------------------------
+
+    async def _keep(self, wire: Wire) -> None:
+        while True:
+            self._wake.clear()
+            try:
+                await self._round(wire)
+            except Exception as error:
+                # Not only an outage: a defect that ended this task would leave operators unheard, in silence.
+                self._complain(error)
+                self._due_at, pause_s = 0.0, _AGAIN_S
+            else:
+                self._failing, pause_s = False, BEAT_S
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(pause_s, self._ends_s())):
+                    await self._wake.wait()
+            self._apply()  # the time of one may be up, whatever the ledger says
+
+    def _complain(self, error: Exception) -> None:
+        if not self._failing:
+            said = error.what if isinstance(error, LedgerUnavailable) else repr(error)
+            self._emitter.notice("controls.unread", "warning", error=said)
+        self._failing = True
+
+    async def _round(self, wire: Wire) -> None:
+        if time.monotonic() >= self._due_at:
+            await self._read(wire)
+            self._apply()
+        await self._report(wire)
+
+    async def _read(self, wire: Wire) -> None:
+        self._due_at = time.monotonic() + _READ_S
+        read = await wire.read()
+        # Counted from when the answer came: so a pause never ends before its time.
+        self._controls = Controls(read.controls, time.monotonic(), read.heard)
+
+    def _ends_s(self) -> float:
+        ends_s = self._controls.next_end_s(time.monotonic())
+        # A timer may be early by the clock's resolution.
+        return BEAT_S if ends_s is None else max(0.0, ends_s) + 0.001
+
+    async def _report(self, wire: Wire) -> None:
+        if not self._lease.live:
+            return
+        session, reports = await self._lease.current(), self._reports()
+        told = (session.id, self._controls.heard, *(_lasting(report) for report in reports))
+        if told != self._told:
+            await wire.report(session.id, self._controls.heard, reports)
+            self._told = told
+
+    # --- what follows -------------------------------------------------------------------------------
+
+    def _apply(self) -> None:
+        self._limit_budgets()
+        for name, lane in self._lanes.items():
+            self._set_lane(name, lane)
+
+    def _limit_budgets(self) -> None:
+        now = time.monotonic()
+        for name in self._exchange.names:
+            budget = self._config.budgets[name]
+            calls = budget.concurrency
+            if calls is not None:
+                calls = self._controls.concurrency(Target.BUDGET, name, calls, now)
+            self._exchange.limit(name, self._controls.quota(name, budget.ours(), now), calls)
+
+    def _set_lane(self, name: str, lane: Lane) -> None:
+        settings, now = self._config.lanes[name], time.monotonic()
+        pause = self._controls.pause(name, settings.budget, now)
+        if (pause is not None) != lane.pacing.gate.paused:
+            lane.pacing.pause(pause is not None)
+            if pause is None:
+                self._emitter.notice("lane.resumed", lane=name)
+            else:
+                self._emitter.notice(
+                    "lane.paused", "warning", lane=name, actor=pause.actor, reason=pause.reason
+                )
+        count = self._controls.concurrency(Target.LANE, name, settings.concurrency, now)
+        if count != lane.pacing.slots.count:
+            self._emitter.notice(
+                "lane.concurrency", lane=name, concurrency=count, configured=settings.concurrency
+            )
+            self._prefetches[name].concurrency = count
+            lane.pacing.slots.resize(count)
+
+
+def _lasting(report: Report) -> Report:
+    """A report that stays the same while nothing changes: it has the time at which its state ends."""
+    if report.left_s is None:
+        return report
+    return replace(report, left_s=round(time.monotonic() + report.left_s))
