@@ -122,6 +122,8 @@ async def judge(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh
         if is_suspect(await _crashes(lane, envelope.key), lane.policy):
             return await _alone(job, start)
         lane.pacing.alone.recorded((lane.name, envelope.key))
+        if barred := _barred(job):
+            return barred
     return await _attempting(job, start)
 
 
@@ -146,7 +148,7 @@ async def _alone(job: _Job, start: Run | Reconcile) -> Judged:
         return _unstarted(GiveBack("drain", ambiguous=True), job.clock)
     lane.emitter.notice("job.runs_alone", "warning", lane=lane.name, key=job.envelope.key)
     try:
-        return await _attempting(job, start)
+        return _barred(job) or await _attempting(job, start)
     finally:
         alone.give()
 

@@ -146,6 +146,7 @@ class Daemon:
         self._emitter = emitter
         self._worker = f"{config.instance}@{socket.gethostname()}:{os.getpid()}"
         self._notify = Notify()
+        self._status = f"consuming {len(config.lanes)} lanes"
         self._drain = Drain()
         self._tasks = Tasks()
         self._repairing = asyncio.Lock()
@@ -172,7 +173,7 @@ class Daemon:
             name: circuit_of(name, config.budgets[name].breaker.rules(), emitter) for name in self._budgets
         }
         self._exchange = Exchange(self._budgets.values(), self._lease, emitter)
-        self._steering = Steering(config, self._exchange, self._lease, emitter)
+        self._steering = Steering(config, self._exchange, self._lease, emitter, on_paused=self._tell_paused)
         self._prefetches: dict[str, Prefetch] = {}
         self._observed: list[Observed] = []
         self._send = CarrierSender(self._publishing, timeout_s=config.broker.publish_timeout_s)
@@ -375,9 +376,15 @@ class Daemon:
             self._tasks.end(delivery)
             intake.go_on()
 
+    def _tell_paused(self, paused: list[str]) -> None:
+        of = f"{len(self._config.lanes) - len(paused)} of " if paused else ""
+        self._status = f"consuming {of}{len(self._config.lanes)} lanes"
+        self._status += f"; paused: {', '.join(paused)}" if paused else ""
+        self._notify.status(self._status)
+
     async def _tell_when_ready(self, consumers: list[Consumer]) -> None:
         await asyncio.gather(*(consumer.ready.wait() for consumer in consumers))
-        self._notify.ready(f"consuming {len(consumers)} lanes")
+        self._notify.ready(self._status)
         self._emitter.notice("daemon.ready", lanes=list(self._config.lanes), worker=self._worker)
 
 

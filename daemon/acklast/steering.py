@@ -34,7 +34,18 @@ _CLOSE_S: Final = 1.0
 class Steering:
     """Follows the controls until it is closed."""
 
-    def __init__(self, config: Config, exchange: Exchange, lease: Lease, emitter: Emitter) -> None:
+    def __init__(
+        self,
+        config: Config,
+        exchange: Exchange,
+        lease: Lease,
+        emitter: Emitter,
+        *,
+        on_paused: Callable[[list[str]], None] = lambda lanes: None,
+    ) -> None:
+        """``on_paused`` is told which lanes are paused, each time that it changes."""
+        self._on_paused = on_paused
+        self._paused: list[str] = []
         self._config = config
         self._exchange = exchange
         self._lease = lease
@@ -144,6 +155,10 @@ class Steering:
         self._limit_budgets()
         for name, lane in self._lanes.items():
             self._set_lane(name, lane)
+        paused = [name for name, lane in self._lanes.items() if lane.pacing.gate.paused]
+        if paused != self._paused:
+            self._paused = paused
+            self._on_paused(paused)
 
     def _limit_budgets(self) -> None:
         now = time.monotonic()

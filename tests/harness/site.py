@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
 import aio_pika
+import pytest
 from aio_pika.abc import AbstractConnection
 
+from acklast.cli.root import run
 from acklast.config.models import Receiver
 from acklast.ledger.api import JobView, ManifestRow, RunView, State
 from acklast.ledger.postgres import PostgresLedger
@@ -58,6 +64,20 @@ class Site:
         """A daemon that is not started yet. ``env`` is for its environment alone."""
         env = {DIRECTORY: str(self.directory), **(env or {})}
         return Daemon(self._config, instance, env=env, fault=fault)
+
+    async def command(self, *arguments: str) -> Any:
+        """Run one command with ``--json`` beside the daemons, in this process; its document."""
+        code, out = await asyncio.to_thread(self._run, *arguments, "--json", "--config", str(self._config))
+        assert code == 0, (arguments, code, out)
+        return json.loads(out)
+
+    @staticmethod
+    def _run(*arguments: str) -> tuple[int, str]:
+        # It has an event loop of its own, so it needs a thread of its own. Nobody else prints meanwhile.
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as out:
+            for name in [name for name in os.environ if name.startswith("ACKLAST")]:
+                patch.delenv(name)
+            return run(arguments), out.getvalue()
 
     def open_gate(self, gate: str) -> None:
         """Let the handlers that wait for this gate go on."""

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
+from acklast.cli.check import PARTS
 from acklast.errors import Exit
 from harness import Broker
 from harness.command import Command
@@ -32,9 +33,7 @@ def test_a_fit_place_passes_the_check(command: Command) -> None:
     command("topology", "apply")
     done = command("check", "--json")
     assert done.exit == Exit.OK, done
-    assert parts(done.document) == dict.fromkeys(
-        ("configuration", "application", "broker", "topology", "ledger", "durability", "schema"), True
-    )
+    assert parts(done.document) == dict.fromkeys(PARTS, True)
     broker = next(one for one in done.document["checks"] if one["name"] == "broker")
     assert broker["detail"].startswith("RabbitMQ ")
 

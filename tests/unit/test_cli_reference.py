@@ -5,20 +5,32 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from pydantic import BaseModel
 
 from acklast.cli.check import PARTS, Checked
 from acklast.cli.feed import Fate, Item
+from acklast.cli.lane_view import LaneView, document
+from acklast.cli.lane_why import State
 from acklast.cli.prune import Account
+from acklast.cli.queues import Queues
 from acklast.cli.runs import account
 from acklast.cli.timeline import Moment
 from acklast.config.http import Http
 from acklast.config.models import Breaker, Broker, Budget, Config, Drain, Lane, LedgerServer, Log
 from acklast.ledger.api import JobView, RunView
+from acklast.ledger.controls import Control
+from acklast.ledger.operate import Audited
 from acklast.ledger.retention import COUNTS
+from acklast.ledger.standing import DaemonView
+from acklast.reporter import Standing
 from acklast_topology.finding import Finding, Found
+from harness.controls import AT
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 SECTIONS: dict[str, type[BaseModel]] = {
@@ -40,6 +52,13 @@ FORMS = {"url", "url_file", "dsn_file"}
 def keys(model: type[BaseModel]) -> set[str]:
     """The keys as a file has them."""
     return {field.alias or name for name, field in model.model_fields.items()}
+
+
+LANE = set(document(LaneView("l", None, None, None, None, (), (), Queues(), None, None, (), AT, 0), "s", "w"))
+
+
+def names_of(*classes: type[DataclassInstance]) -> set[str]:
+    return {field.name for one in classes for field in fields(one)}
 
 
 def part(name: str, title: str) -> str:
@@ -83,6 +102,8 @@ def test_defaults_are_as_the_tables_say(title: str, default: str) -> None:
         ("`acklast jobs show`", {field.name for view in (JobView, Moment) for field in fields(view)}),
         ("`acklast ledger prune`", {*COUNTS, *(field.name for field in fields(Account))}),
         ("`acklast runs show`", {*account(RunView("r", None, {}, None, 0))}),
+        ("`acklast lanes`", {*LANE, *names_of(DaemonView, Control), *Standing, *State}),
+        ("`acklast lanes pause, resume, set`", {*names_of(Audited)}),
     ],
 )
 def test_every_json_key_is_named(title: str, names: set[str]) -> None:

@@ -19,10 +19,22 @@ from acklast.errors import AcklastError, Exit
 from acklast.handlers.app import App
 from acklast.ledger.connect import Address, Connection
 from acklast.ledger.migrate import check_schema_of
+from acklast.ledger.operate import Operations
+from acklast.ledger.standing import read_standing
+from acklast.pacing.controls import Controls
 from acklast_topology.finding import Finding, Found
 from acklast_topology.plan import plan_for
 
-PARTS: Final = ("configuration", "application", "broker", "topology", "ledger", "durability", "schema")
+PARTS: Final = (
+    "configuration",
+    "application",
+    "broker",
+    "topology",
+    "ledger",
+    "durability",
+    "schema",
+    "controls",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +165,13 @@ async def _ledger(config: Config) -> list[Checked]:
         connection = await Address.of(config.ledger.address(), allow_unsafe_server=True).open()
     except AcklastError as error:
         why = "not checked: the ledger cannot be reached"
-        return [_not_ok("ledger", error), *(Checked(name, None, why) for name in ("durability", "schema"))]
+        return [_not_ok("ledger", error), *(Checked(name, None, why) for name in PARTS[-3:])]
     try:
         server = connection.get_server_version()
         here = f"PostgreSQL {server.major}.{server.minor} at {config.ledger.shown()}"
-        return [Checked("ledger", True, here), await _durability(config), await _schema(connection)]
+        schema = await _schema(connection)
+        controls = [await _controls(connection, config, fits=bool(schema.ok))]
+        return [Checked("ledger", True, here), await _durability(config), schema, *controls]
     finally:
         connection.terminate()
 
@@ -179,6 +193,16 @@ async def _schema(connection: Connection) -> Checked:
     except AcklastError as error:
         return _not_ok("schema", error, Exit.UNFIT)
     return Checked("schema", True, "the schema is this program's")
+
+
+async def _controls(connection: Connection, config: Config, *, fits: bool) -> Checked:
+    """What operators ask: nothing that is wrong, and yet the first thing to know of a lane that is still."""
+    if not fits:
+        return Checked("controls", None, "not checked: the schema does not fit")
+    known = Controls((await read_standing(Operations(connection))).controls)
+    paused = {name: known.pause(name, lane.budget, 0.0) for name, lane in config.lanes.items()}
+    said = [f"{name} is paused by {one.actor}: {one.reason}" for name, one in paused.items() if one]
+    return Checked("controls", True, "; ".join(said) or "no lane is paused")
 
 
 def _tell(found: Sequence[Checked]) -> None:

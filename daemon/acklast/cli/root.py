@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from acklast import __version__
-from acklast.cli import check, daemon, enqueue, jobs, ledger, runs, topology
+from acklast.cli import check, daemon, enqueue, jobs, lanes, ledger, runs, topology
 from acklast.cli.exits import INTERRUPTED, UNREAD, epilog
 from acklast.cli.options import Json
 from acklast.cli.output import complain, say_json
@@ -32,6 +32,7 @@ app.add_typer(topology.app, name="topology")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(runs.app, name="runs")
+app.add_typer(lanes.app, name="lanes")
 
 
 @app.callback(invoke_without_command=True)

@@ -89,14 +89,14 @@ class Follower:
     lanes: tuple[str, ...]
 
 
-class Controls:
+class Operations:
     """One connection of a command."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     @classmethod
-    async def connect(cls, address: Address) -> Controls:
+    async def connect(cls, address: Address) -> Operations:
         """
         Raises:
             ConfigError, SchemaError: the ledger must not be used like this.

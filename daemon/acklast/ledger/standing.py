@@ -10,7 +10,7 @@ from typing import Final
 import asyncpg
 
 from acklast.ledger.controls import Control, control_of
-from acklast.ledger.operate import Controls
+from acklast.ledger.operate import Operations
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,12 @@ _CONTROLS: Final = """
 """
 
 
-async def read_standing(controls: Controls) -> Standing:
+async def read_standing(operations: Operations) -> Standing:
     """
     Raises:
         LedgerUnavailable: it does not answer.
     """
-    rows = await controls.fetch(_LANES, _SILENT_S)
+    rows = await operations.fetch(_LANES, _SILENT_S)
     lanes: dict[str, list[DaemonView]] = {}
     for row in rows:
         if row["lane"] is not None:
@@ -94,8 +94,8 @@ async def read_standing(controls: Controls) -> Standing:
         rows[0]["now"],
         rows[0]["changed"],
         {lane: tuple(daemons) for lane, daemons in lanes.items()},
-        {row["name"]: Pause(row["paused_until"], row["reason"]) for row in await controls.fetch(_PAUSES)},
-        tuple(control_of(row) for row in await controls.fetch(_CONTROLS)),
+        {row["name"]: Pause(row["paused_until"], row["reason"]) for row in await operations.fetch(_PAUSES)},
+        tuple(control_of(row) for row in await operations.fetch(_CONTROLS)),
     )
 
 

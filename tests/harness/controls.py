@@ -1,0 +1,28 @@
+"""Controls as the ledger would give them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from acklast.ledger.controls import Control, Kind, Target
+
+AT: Final = datetime(2026, 1, 1, 2, 0, tzinfo=UTC)
+
+
+def control(
+    target: Target,
+    name: str,
+    kind: Kind,
+    *,
+    amount: int | None = None,
+    period_s: float | None = None,
+    left_s: float | None = None,
+) -> Control:
+    """Asked for by ann at ``AT``, which is when it was read too."""
+    until = None if left_s is None else AT + timedelta(seconds=left_s)
+    return Control(target, name, kind, "ann", "why", AT, amount, period_s, until, left_s)
+
+
+def pause(target: Target, name: str, left_s: float | None = None) -> Control:
+    return control(target, name, Kind.PAUSE, left_s=left_s)
