@@ -122,8 +122,8 @@ async def judge(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh
         if is_suspect(await _crashes(lane, envelope.key), lane.policy):
             return await _alone(job, start)
         lane.pacing.alone.recorded((lane.name, envelope.key))
-        if barred := _barred(job):
-            return barred
+        if refusal := _refusal(lane, session, entry):  # the ledger was asked meanwhile
+            return _unstarted(GiveBack(refusal, claimed.ambiguous), clock)
     return await _attempting(job, start)
 
 
@@ -148,7 +148,9 @@ async def _alone(job: _Job, start: Run | Reconcile) -> Judged:
         return _unstarted(GiveBack("drain", ambiguous=True), job.clock)
     lane.emitter.notice("job.runs_alone", "warning", lane=lane.name, key=job.envelope.key)
     try:
-        return _barred(job) or await _attempting(job, start)
+        if refusal := _refusal(lane, job.session, job.entry):
+            return _unstarted(GiveBack(refusal, ambiguous=True), job.clock)
+        return await _attempting(job, start)
     finally:
         alone.give()
 
