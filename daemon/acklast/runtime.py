@@ -6,11 +6,8 @@ import asyncio
 import gc
 import os
 import random
-import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -20,7 +17,7 @@ from acklast.config.models import Config, Declare, Receiver
 from acklast.config.rotation import Servers
 from acklast.consumer import Consumer
 from acklast.delivery import process
-from acklast.drain import Cutter, Receipt, Tally, Tasks, drain, said
+from acklast.drain import Receipt, Tally, Tasks, drain, said
 from acklast.errors import Exit, TopologyError
 from acklast.handlers.app import App
 from acklast.instance import Instance
@@ -47,6 +44,7 @@ from acklast.receiver import KNOWN_AIORMQ, knows_library, library_version
 from acklast.reporter import Observed, reports_of
 from acklast.settle import Delivery, Settler
 from acklast.steering import Steering
+from acklast.stop import Stop, stop_signals
 from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
 from acklast_topology.calls import only_real_cancellation
@@ -71,7 +69,7 @@ async def run(config: Config, app: App) -> Exit:
     tally = Tally()
     emitter = Emitter(log.configure(config.log.level, config.log.format), tally)
     app.prepare({name: lane.concurrency for name, lane in config.lanes.items()})
-    with Instance(config.state_dir, config.instance) as instance, _stop_signals(emitter) as stop:
+    with Instance(config.state_dir, config.instance) as instance, stop_signals(emitter) as stop:
         servers = Servers(config, os.environ)
         ledger = await PostgresLedger.connect(
             servers.ledger,
@@ -98,39 +96,6 @@ def _collect_seldom() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER, 20, 100)
-
-
-@dataclass(slots=True)
-class Stop:
-    """What the signals ask for."""
-
-    asked: asyncio.Event = field(default_factory=asyncio.Event)
-    cutter: Cutter = field(default_factory=Cutter)
-
-
-@contextmanager
-def _stop_signals(emitter: Emitter) -> Iterator[Stop]:
-    """SIGTERM drains, and a second one changes nothing; SIGINT drains, and a second one cuts short."""
-    stop = Stop()
-    loop = asyncio.get_running_loop()
-
-    def on_term() -> None:
-        emitter.notice("signal.received", signal="SIGTERM")
-        stop.asked.set()
-
-    def on_int() -> None:
-        emitter.notice("signal.received", signal="SIGINT")
-        if stop.asked.is_set():
-            stop.cutter.now.set()
-        stop.asked.set()
-
-    loop.add_signal_handler(signal.SIGTERM, on_term)
-    loop.add_signal_handler(signal.SIGINT, on_int)
-    try:
-        yield stop
-    finally:
-        loop.remove_signal_handler(signal.SIGTERM)
-        loop.remove_signal_handler(signal.SIGINT)
 
 
 class Daemon:

@@ -43,6 +43,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "pruner",
         "reporter",
         "steering",
+        "stop",
         "relay",
         "redrive",
         "schedule",
