@@ -1,7 +1,7 @@
 """SIGKILL between each pair of steps of a delivery's life, for every verdict.
 
-The cases run several at a time, because most of each is waiting for a process to start; each has a virtual
-host and a database of its own.
+The cases run several at a time, because most of each is waiting; each has a virtual host and a database of
+its own.
 """
 
 from __future__ import annotations

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
+from harness.forker import forker
 from harness.waiting import eventually
 
 _ROOT = Path(__file__).parents[2]
-START_S = 30.0
+START_S = 60.0
 """How long a daemon may take to start on a busy machine."""
 
 
@@ -31,33 +32,61 @@ class Fault:
         return f"{self.point}:{self.hit}"
 
 
+class Process(Protocol):
+    """What a daemon runs in."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def returncode(self) -> int | Any: ...
+    def poll(self) -> int | None: ...
+    def wait(self) -> int: ...
+    def send_signal(self, sig: signal.Signals, /) -> None: ...
+    def kill(self) -> None: ...
+
+
 class Daemon:
-    """One ``acklast run``. A context manager: whatever a test forgot to end is killed."""
+    """One ``acklast run``. A context manager: whatever a test forgot to end is killed.
+
+    It is a fork of a process that has imported the product; a ``fresh`` one is the command itself.
+    """
 
     def __init__(
-        self, config: Path, instance: str, *, env: Mapping[str, str], fault: Fault | None = None
+        self,
+        config: Path,
+        instance: str,
+        *,
+        env: Mapping[str, str],
+        fault: Fault | None = None,
+        fresh: bool = False,
     ) -> None:
         self._config = config
         self._instance = instance
         self._fault = fault
+        self._fresh = fresh
         self._directory = config.parent
         number = len(list(self._directory.glob(f"{instance}-*.log")))
         self._log = self._directory / f"{instance}-{number}.log"
         self._mark = self._directory / f"{instance}-{number}.mark"
         self._env = _environment(env, fault, self._mark)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "acklast", "run", "--config", str(self._config)]
+        arguments = ["run", "--config", str(self._config), "--instance", self._instance, "--json"]
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [*command, "--instance", self._instance, "--json"],
-                env=self._env,
-                cwd=self._directory,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+            if self._fresh:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "acklast", *arguments],
+                    env=self._env,
+                    cwd=self._directory,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                )
+            else:
+                self._process = forker(self._env["PYTHONPATH"]).start(
+                    arguments, self._env, self._directory, log.fileno()
+                )
         return self
 
     def __exit__(
@@ -69,7 +98,7 @@ class Daemon:
             error.add_note(f"--- {self._log.name}\n{self.text()[-4000:]}")
 
     @property
-    def process(self) -> subprocess.Popen[bytes]:
+    def process(self) -> Process:
         assert self._process is not None, "the daemon was not started"
         return self._process
 
@@ -116,7 +145,7 @@ class Daemon:
     async def ended(self, timeout_s: float = START_S) -> int:
         """Wait for its end; the exit code, or minus the number of the signal that killed it."""
         await eventually(lambda: self.process.poll() is not None, timeout_s, "the daemon has ended")
-        return self.process.returncode
+        return self.process.wait()
 
     async def drained(self, timeout_s: float = START_S) -> int:
         """SIGTERM, and wait for the end; the exit code."""

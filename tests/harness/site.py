@@ -59,11 +59,16 @@ class Site:
         return log_in(self.directory)
 
     def daemon(
-        self, instance: str = "one", *, fault: Fault | None = None, env: Mapping[str, str] | None = None
+        self,
+        instance: str = "one",
+        *,
+        fault: Fault | None = None,
+        env: Mapping[str, str] | None = None,
+        fresh: bool = False,
     ) -> Daemon:
-        """A daemon that is not started yet. ``env`` is for its environment alone."""
+        """A daemon that is not started yet. ``env`` is for its environment alone; ``fresh``: ``Daemon``."""
         env = {DIRECTORY: str(self.directory), **(env or {})}
-        return Daemon(self._config, instance, env=env, fault=fault)
+        return Daemon(self._config, instance, env=env, fault=fault, fresh=fresh)
 
     async def command(self, *arguments: str) -> Any:
         """Run one command with ``--json`` beside the daemons, in this process; its document."""

@@ -44,7 +44,7 @@ async def test_sigterm_lets_running_jobs_end_and_gives_buffered_ones_back(new_si
     total = HELD + UNTAKEN
     async with new_site(concurrency=RUNNING) as place:
         await place.publish(*(scripted(f"job-{number}", WAIT) for number in range(total)))
-        with place.daemon() as daemon:
+        with place.daemon(fresh=True) as daemon:
             await calls_made(place, RUNNING)
             await eventually(lambda: untaken(place, UNTAKEN), what="all that fit are delivered")
             daemon.signal(signal.SIGTERM)
@@ -67,7 +67,7 @@ async def test_sigterm_lets_running_jobs_end_and_gives_buffered_ones_back(new_si
 async def test_a_handler_that_outlasts_the_deadline_is_cut_and_its_job_comes_back(new_site: NewSite) -> None:
     async with new_site(drain_s=0.5) as place:
         await place.publish(scripted("slow", WAIT))
-        with place.daemon() as daemon:
+        with place.daemon(fresh=True) as daemon:
             await calls_made(place, 1)
             assert await daemon.drained() == Exit.CUT
         told = receipt(daemon)
@@ -92,7 +92,7 @@ async def _successor_completes(place: Site, key: str) -> None:
 async def test_a_second_sigint_cuts_short(new_site: NewSite) -> None:
     async with new_site(drain_s=600) as place:
         await place.publish(scripted("slow", WAIT))
-        with place.daemon() as daemon:
+        with place.daemon(fresh=True) as daemon:
             await calls_made(place, 1)
             daemon.signal(signal.SIGINT)
             await daemon.says("drain.started")
@@ -108,7 +108,7 @@ async def test_a_second_sigint_cuts_short(new_site: NewSite) -> None:
 async def test_a_second_sigterm_changes_nothing(new_site: NewSite) -> None:
     async with new_site() as place:
         await place.publish(scripted("slow", WAIT))
-        with place.daemon() as daemon:
+        with place.daemon(fresh=True) as daemon:
             await calls_made(place, 1)
             daemon.signal(signal.SIGTERM)
             await daemon.says("drain.started")
@@ -123,7 +123,7 @@ async def test_a_second_sigterm_changes_nothing(new_site: NewSite) -> None:
 
 async def test_one_daemon_for_each_instance(new_site: NewSite) -> None:
     async with new_site() as place:
-        with place.daemon() as daemon:
+        with place.daemon(fresh=True) as daemon:
             await daemon.ready()
             with place.daemon() as intruder:
                 assert await intruder.ended() == Exit.CONFIG
