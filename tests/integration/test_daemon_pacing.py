@@ -32,6 +32,10 @@ async def consumers(place: Site) -> int:
     return queue.declaration_result.consumer_count or 0
 
 
+async def nobody_consumes(place: Site) -> bool:
+    return await consumers(place) == 0
+
+
 async def test_three_daemons_of_which_one_is_killed_keep_one_quota(new_site: NewSite) -> None:
     async with new_site(quota="20 per 1 s", lease_s=2) as place:
         jobs = [scripted(f"k-{number:03}", "done") for number in range(150)]
@@ -118,7 +122,8 @@ async def test_a_pause_longer_than_a_delivery_may_wait_gives_the_deliveries_back
             await daemon.ready()
             await place.publish(scripted("asks", {"do": "rate_limited", "retry_after": 600}))
             await daemon.says("lane.standing_by")
+            await eventually(lambda: nobody_consumes(place), what="the queue is without a consumer")
             await place.publish(scripted("waits", "done"))
-            assert await consumers(place) == 0
+            assert await nobody_consumes(place)
             assert await daemon.drained() == Exit.OK
         assert [call.key for call in place.log.calls()] == ["asks"]
