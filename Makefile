@@ -4,6 +4,7 @@
 VENV ?= .venv
 ARGS ?=
 UPGRADE ?= --upgrade
+WORKERS ?= 0
 BIN := $(abspath $(VENV))/bin
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.ready-bench
@@ -11,6 +12,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 export PATH := $(BIN):$(PATH)
 export PYTHONPATH := $(CURDIR)
+# Containers like to set it; every process that a test starts would compile the product anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help venv servers demo demo-reminders test check lint format types soak bench bench-pacing bench-proof lock clean
@@ -38,8 +41,8 @@ demo: servers ## Run the example: 2,000 jobs, a SIGKILL half-way, and the accoun
 demo-reminders: servers ## Run the example without Python in the lane: 600 reminders over HTTP
 	@$(BIN)/python examples/rent-reminders/reminders.py $(ARGS)
 
-test: servers ## Run the tests; ARGS="-k name" picks some
-	@$(BIN)/python -m pytest $(ARGS)
+test: servers ## Run the tests; ARGS="-k name" picks some, WORKERS=0 runs them one after the other
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: lint types test ## Do exactly what CI does: lint, types, tests
 

@@ -25,6 +25,7 @@ _POLL_S = 0.05
 # Below what Linux hands out to outgoing connections: a port picked here and bound seconds later is not
 # taken by somebody's client in between.
 _PORTS = range(20_000, 32_000)
+_ours = _PORTS
 
 
 class StackError(Exception):
@@ -53,6 +54,15 @@ class Identity:
         return {"user": self.uid, "group": self.gid, "extra_groups": []} if self.lent else {}
 
 
+def share_ports(part: int, parts: int) -> None:
+    """From here on this process picks from its own part of the ports, counted from 0.
+
+    Processes that start servers at the same time would else now and then pick the same free port.
+    """
+    global _ours
+    _ours = _PORTS[part::parts]
+
+
 def free_port() -> int:
     """A loopback port that nothing is bound to now.
 
@@ -60,7 +70,7 @@ def free_port() -> int:
         StackError: a hundred random ones were all taken.
     """
     for _ in range(100):
-        port = random.choice(_PORTS)  # noqa: S311 - not a secret
+        port = random.choice(_ours)  # noqa: S311 - not a secret
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port

@@ -1,7 +1,12 @@
-"""Fixtures: one broker and one Postgres for the session, an own virtual host and an own database per test."""
+"""Fixtures: one broker and one Postgres for the session, an own virtual host and an own database per test.
+
+Run side by side (``pytest -n 2 --dist loadfile``), each worker process is a session with servers of its own.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from secrets import token_hex
 
@@ -20,11 +25,21 @@ from dev.stack import (
 from dev.stack import (
     ledger_server as ledger_of,
 )
+from dev.workspace import share_ports
 from harness import Broker, Databases
 from harness.broker import at_vhost
 
 # A test is marked by what it asks for, so that `pytest -m "not broker and not ledger"` is the quick half.
 _MARKS = {"broker": "broker_server", "ledger": "ledger_server"}
+
+
+def pytest_configure() -> None:
+    # Ignored where a shell started us in the background, and then in every process that a test starts and
+    # interrupts: it would never end.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+        share_ports(int(worker.removeprefix("gw")), int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
