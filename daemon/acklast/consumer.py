@@ -152,7 +152,7 @@ class Consumer:
         self, channel: AbstractChannel, session: LibraryChannel | BulkChannel, ends: set[asyncio.Future[Any]]
     ) -> None:
         """Consume until the channel ends, or until the gate shuts."""
-        self._gate.quiet.clear()
+        self._gate.takes(self)
         async with self._changing:
             await self._open(channel, session, self._prefetch.count)
         if self._tag is not None:
@@ -160,7 +160,9 @@ class Consumer:
             self.ready.set()
             prefetch = self._prefetch.count
             receiver = "library" if isinstance(session, LibraryChannel) else "bulk"
-            self._emitter.notice("lane.consuming", lane=self._lane, prefetch=prefetch, receiver=receiver)
+            self._emitter.notice(
+                "lane.consuming", lane=self._lane, queue=self._queue, prefetch=prefetch, receiver=receiver
+            )
         shut = asyncio.ensure_future(self._gate.shut.wait())
         waiting = ends if self._stopping else {*ends, shut}
         try:
@@ -197,7 +199,7 @@ class Consumer:
     def _rest(self) -> None:
         """Nothing is taken in now."""
         self.consuming.clear()
-        self._gate.quiet.set()
+        self._gate.rests(self)
 
     async def _open(
         self, channel: AbstractChannel, session: LibraryChannel | BulkChannel, prefetch: int

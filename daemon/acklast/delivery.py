@@ -60,7 +60,7 @@ async def process(lane: Lane, delivery: Delivery) -> None:
         if isinstance(envelope, Malformed):
             event = await _keep_malformed(lane, delivery, envelope)
         else:
-            event = await _take_through(lane, delivery, envelope, await lane.pacing.enter())
+            event = await _take_through(lane, delivery, envelope, await lane.pacing.enter(delivery.turn))
     except StandBy:
         # Given back while the consumer still takes in, it would come straight back.
         if not await lane.pacing.gate.left():

@@ -8,18 +8,30 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 from acklast.pacing.slots import Slots
 from acklast.settle import Delivery
 
 
+class Line(Protocol):
+    """Deliveries that wait, in the order in which they are to start."""
+
+    def __len__(self) -> int: ...
+
+    def popleft(self) -> Delivery:
+        """Take out who is next."""
+
+
 class Intake:
     """Hands deliveries to ``start``, in their order, as the lane's slots come free."""
 
-    def __init__(self, slots: Slots, start: Callable[[Delivery], None]) -> None:
+    def __init__(self, slots: Slots, start: Callable[[Delivery], None], line: Line | None = None) -> None:
+        """``line``: another order than that in which they came."""
         self._slots = slots
         self._start = start
-        self._waiting: deque[Delivery] = deque()
+        self._came: deque[Delivery] = deque()
+        self._waiting: Line = self._came if line is None else line
         self._starting = 0
         """Tasks that were made and have not run yet: each takes its slot when it does."""
         slots.on_free = self.go_on
@@ -33,7 +45,7 @@ class Intake:
         if self._has_room() and not self._waiting:
             self._begin(delivery)
         else:
-            self._waiting.append(delivery)
+            self._came.append(delivery)
 
     def go_on(self) -> None:
         """Start the next one if a slot is free; all of them where the lane was closed: to be given back.
@@ -51,8 +63,8 @@ class Intake:
     def recall(self, before: float) -> list[Delivery]:
         """Take out what came before a moment of the monotonic clock and waits still: the oldest first."""
         recalled = []
-        while self._waiting and self._waiting[0].taken_at < before:
-            recalled.append(self._waiting.popleft())
+        while self._came and self._came[0].taken_at < before:
+            recalled.append(self._came.popleft())
         return recalled
 
     def _has_room(self) -> bool:

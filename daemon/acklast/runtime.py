@@ -20,6 +20,7 @@ from acklast.delivery import process
 from acklast.drain import Receipt, Tally, Tasks, drain, said
 from acklast.errors import Exit, TopologyError
 from acklast.handlers.app import App
+from acklast.inlets import Inlet, open_intake
 from acklast.instance import Instance
 from acklast.intake import Intake
 from acklast.lane import Drain, Lane
@@ -39,6 +40,7 @@ from acklast.pacing.exchange import Exchange
 from acklast.pacing.lanes import LanePacing
 from acklast.pacing.prefetch import Prefetch
 from acklast.pacing.slots import Slots
+from acklast.pacing.turn import Turn
 from acklast.pruner import Pruner, keeps_of
 from acklast.receiver import KNOWN_AIORMQ, knows_library, library_version
 from acklast.reporter import Observed, reports_of
@@ -50,8 +52,7 @@ from acklast.telemetry.events import Emitter
 from acklast_topology.calls import only_real_cancellation
 from acklast_topology.declare import apply
 from acklast_topology.finding import Found
-from acklast_topology.plan import plan_for
-from acklast_topology.verify import verify
+from acklast_topology.verify import left_behind, verify
 
 _COLLECT_AFTER: Final = 20_000
 """More objects made than freed since the last look."""
@@ -139,7 +140,7 @@ class Daemon:
         }
         self._exchange = Exchange(self._budgets.values(), self._lease, emitter)
         self._steering = Steering(config, self._exchange, self._lease, emitter, on_paused=self._tell_paused)
-        self._prefetches: dict[str, Prefetch] = {}
+        self._prefetches: dict[str, list[Prefetch]] = {}
         self._observed: list[Observed] = []
         self._send = CarrierSender(self._publishing, timeout_s=config.broker.publish_timeout_s)
 
@@ -185,7 +186,7 @@ class Daemon:
             await self._lease.start()
             await self._steering.start(PostgresWire(self._address(), self._steering.changed))
             await self._exchange.start(self._book())
-            made = [self._consumer(lane) for lane in lanes]
+            made = [consumer for lane in lanes for consumer in self._consumers(lane)]
             self._steering.steer(
                 {lane.name: lane for lane in lanes}, self._prefetches, reports_of(self._observed)
             )
@@ -226,12 +227,13 @@ class Daemon:
 
     async def _topology(self) -> None:
         """Declare or verify the broker's objects before anything is consumed."""
-        plan = plan_for(self._config.names, self._config.lanes)
+        plan = self._config.plan()
         connection = await self._consuming.connect()
         act = apply if self._config.declare is Declare.APPLY else verify
         broker = self._config.broker
         found = await act(connection, plan)
         found += await looked_into(plan, broker.addresses(), broker.management_url)
+        found += await left_behind(connection, self._config.names, self._config.unfair_lanes)
         for unseen in (finding for finding in found if finding.status is Found.UNSEEN):
             self._emitter.notice("topology.unseen", what=unseen.detail)
         bad = [finding for finding in found if not finding.fit]
@@ -247,7 +249,7 @@ class Daemon:
             try:
                 with only_real_cancellation():
                     connection = await self._publishing.connect()
-                    found = await apply(connection, plan_for(self._config.names, self._config.lanes))
+                    found = await apply(connection, self._config.plan())
             except Exception as error:  # away, or on its way out: whoever asked tries again
                 self._emitter.notice("topology.repair_failed", "warning", error=str(error))
                 return
@@ -286,6 +288,7 @@ class Daemon:
                 self._circuits[lane.budget] if lane.budget else None,
                 budget.gate() if budget else None,
                 self._alone,
+                Turn(name, lane.weight),
             ),
             settler=settler,
             emitter=self._emitter,
@@ -295,36 +298,35 @@ class Daemon:
             chance=random.random,
         )
 
-    def _consumer(self, lane: Lane) -> Consumer:
-        settings, intake = self._config.lanes[lane.name], self._intake(lane)
-        quota = self._config.budgets[settings.budget].ours() if settings.budget else None
-        prefetch = self._prefetches[lane.name] = Prefetch(
-            settings.prefetch, settings.concurrency, quota.count / quota.period_s if quota else None
-        )
-        consumer = Consumer(
-            lane.name,
-            self._config.names.work(lane.name),
-            prefetch,
-            self._consuming,
-            intake.take,
-            intake.recall,
-            self._emitter,
-            self._repair,
-            longest_s=self._config.broker.longest_unacked_s / 3,
-            gate=lane.pacing.gate,
-            backlog=partial(lane.pacing.saw_backlog, lane.name),
-        )
-        self._observed.append(Observed(lane, intake, consumer))
-        return consumer
-
-    def _intake(self, lane: Lane) -> Intake:
+    def _consumers(self, lane: Lane) -> list[Consumer]:
+        """One for each queue of the lane."""
         loop = asyncio.get_running_loop()
 
         def start(delivery: Delivery) -> None:
             self._tasks.add(delivery, loop.create_task(self._process(lane, intake, delivery)))
 
-        intake = Intake(lane.pacing.slots, start)
-        return intake
+        settings = self._config.lanes[lane.name]
+        quota = self._config.budgets[settings.budget].ours() if settings.budget else None
+        intake, inlets = open_intake(lane, settings, quota, self._config.names, self._tasks, start)
+        self._prefetches[lane.name] = [inlet.prefetch for inlet in inlets if inlet.follows]
+        consumers = [self._consumer(lane, inlet) for inlet in inlets]
+        self._observed.append(Observed(lane, intake, consumers[0]))
+        return consumers
+
+    def _consumer(self, lane: Lane, inlet: Inlet) -> Consumer:
+        return Consumer(
+            lane.name,
+            inlet.queue,
+            inlet.prefetch,
+            self._consuming,
+            inlet.take,
+            inlet.recall,
+            self._emitter,
+            self._repair,
+            longest_s=self._config.broker.longest_unacked_s / 3,
+            gate=lane.pacing.gate,
+            backlog=partial(lane.pacing.saw_backlog, inlet.queue),
+        )
 
     async def _process(self, lane: Lane, intake: Intake, delivery: Delivery) -> None:
         intake.begun()

@@ -12,11 +12,12 @@ from typing import Final, Protocol
 from aiormq import spec
 
 from acklast import faults
+from acklast.pacing.turn import Turn
 from acklast.telemetry.events import Emitter
 from acklast_topology.carrier import carrier_properties
 from acklast_topology.contract import RawMessage
 from acklast_topology.ladder import BUCKETS_S, bucket_for
-from acklast_topology.names import Names, wait_key
+from acklast_topology.names import Names, fair_key, wait_key
 from acklast_topology.publish import Sent, Status
 
 _REPUBLISH_S: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
@@ -59,6 +60,8 @@ class Delivery:
     over: bool = False
     """It was acked or given back, and its tag means nothing any more."""
     handing_on: bool = False
+    turn: Turn | None = None
+    """What its start is charged to; None where its lane's starts are all alike."""
 
 
 async def nothing_to_repair() -> None:
@@ -124,7 +127,8 @@ class Settler:
             return False
         delivery.handing_on = True
         try:
-            sent = await self._publish(delivery, key, bucket_for(_HAND_ON_S, self._buckets_s))
+            to = wait_key(self._lane, bucket_for(_HAND_ON_S, self._buckets_s))
+            sent = await self._publish(delivery, key, to)
         finally:
             delivery.handing_on = False
         if sent.status is not Status.CONFIRMED:
@@ -142,10 +146,17 @@ class Settler:
         if delivery.over:
             return True  # a carrier waits already
         bucket = bucket_for(wait_s, self._buckets_s)
+        return await self._send_on(delivery, key, wait_key(self._lane, bucket))
+
+    async def set_aside(self, delivery: Delivery, key: str, queue: int) -> bool:
+        """Move the job to one of the lane's fair queues, in the same way."""
+        return await self._send_on(delivery, key, fair_key(self._lane, queue))
+
+    async def _send_on(self, delivery: Delivery, key: str, to: str) -> bool:
         for pause_s in chain(_REPUBLISH_S, repeat(_REPUBLISH_S[-1])):
             if not delivery.channel.alive or self._abandoned():
                 return False
-            sent = await self._publish(delivery, key, bucket)
+            sent = await self._publish(delivery, key, to)
             if sent.status is Status.CONFIRMED:
                 break
             self._unconfirmed(key, sent)
@@ -156,9 +167,9 @@ class Settler:
             faults.point("published")
         return await self.ack(delivery)
 
-    def _publish(self, delivery: Delivery, key: str, bucket: int) -> Awaitable[Sent]:
+    def _publish(self, delivery: Delivery, key: str, to: str) -> Awaitable[Sent]:
         properties = carrier_properties(delivery.raw, key)
-        return self._send(self._names.route, wait_key(self._lane, bucket), delivery.raw.body, properties)
+        return self._send(self._names.route, to, delivery.raw.body, properties)
 
     def _unconfirmed(self, key: str, sent: Sent) -> None:
         self._emitter.notice(

@@ -52,7 +52,7 @@ class Steering:
         self._emitter = emitter
         self._controls = Controls()
         self._lanes: Mapping[str, Lane] = {}
-        self._prefetches: Mapping[str, Prefetch] = {}
+        self._prefetches: Mapping[str, Sequence[Prefetch]] = {}
         self._reports: Callable[[], Sequence[Report]] = list
         self._wire: Wire | None = None
         self._wake = asyncio.Event()
@@ -76,7 +76,7 @@ class Steering:
     def steer(
         self,
         lanes: Mapping[str, Lane],
-        prefetches: Mapping[str, Prefetch],
+        prefetches: Mapping[str, Sequence[Prefetch]],
         reports: Callable[[], Sequence[Report]],
     ) -> None:
         """Set the lanes, before they consume, and follow every change from now on."""
@@ -185,7 +185,8 @@ class Steering:
             self._emitter.notice(
                 "lane.concurrency", lane=name, concurrency=count, configured=settings.concurrency
             )
-            self._prefetches[name].concurrency = count
+            for prefetch in self._prefetches[name]:
+                prefetch.concurrency = count
             lane.pacing.slots.resize(count)
 
 

@@ -43,7 +43,8 @@ class EffectLog:
 
     def _read(self) -> Iterator[Noted]:
         if self._path.exists():
-            for line in self._path.read_text().splitlines():
+            # The last line may be on its way: a write that crosses a page is seen in two parts.
+            for line in self._path.read_text().rpartition("\n")[0].splitlines():
                 yield Noted(**json.loads(line))
 
     def calls(self, key: str | None = None) -> list[Noted]:

@@ -21,7 +21,7 @@ from acklast.ledger.api import JobView, ManifestRow, RunView, State
 from acklast.ledger.postgres import PostgresLedger
 from acklast_topology.declare import apply
 from acklast_topology.names import Names
-from acklast_topology.plan import plan_for
+from acklast_topology.plan import Plan, plan_for
 from acklast_topology.publish import Job, Publisher, Status
 from harness.daemon import Daemon, Fault
 from harness.effects import EffectLog
@@ -31,7 +31,6 @@ from harness.waiting import eventually
 NAMES: Final = Names()
 RUN: Final = "run-1"
 RECEIVERS: Final = tuple(receiver.value for receiver in Receiver)
-_PLAN: Final = plan_for(NAMES, [LANE])
 _QUIET_POLLS: Final = 5
 
 
@@ -45,13 +44,20 @@ class Site:
     """Made by ``site``. ``broker_url`` is a connection of the test's own to the daemons' virtual host."""
 
     def __init__(
-        self, directory: Path, config: Path, connection: AbstractConnection, ledger: PostgresLedger, url: str
+        self,
+        directory: Path,
+        config: Path,
+        connection: AbstractConnection,
+        ledger: PostgresLedger,
+        url: str,
+        plan: Plan,
     ) -> None:
         self.directory = directory
         self.connection = connection
         self.ledger = ledger
         self.broker_url = url
         self._config = config
+        self._plan = plan
 
     @property
     def log(self) -> EffectLog:
@@ -106,7 +112,7 @@ class Site:
     async def ready(self) -> dict[str, int]:
         """Messages ready in each queue that holds any."""
         async with self.connection.channel() as channel:
-            declared = [await channel.declare_queue(queue.name, passive=True) for queue in _PLAN.queues]
+            declared = [await channel.declare_queue(queue.name, passive=True) for queue in self._plan.queues]
         counts = {queue.name: queue.declaration_result.message_count or 0 for queue in declared}
         return {name: count for name, count in counts.items() if count}
 
@@ -164,24 +170,26 @@ async def site(
     longest_unacked_s: float = 900,
     http: str = "",
     more: str = "",
+    app: str = "harness.scripted:app",
     **lane: Any,
 ) -> AsyncIterator[Site]:
     """A site with its topology in place. ``lane`` has the lane's settings; with a ``quota`` it has a budget.
 
-    ``http`` is the TOML of its request, without which it has scripted handlers, and ``more`` that of other
-    tables.
+    ``http`` is the TOML of its request, without which it has the handlers of ``app``, and ``more`` that of
+    other tables.
 
     The lease is long unless a test asks: what recovers at once then does so without waiting for it.
     """
     config = directory / "acklast.toml"
     broker = {"heartbeat_s": heartbeat_s, "receiver": receiver, "longest_unacked_s": longest_unacked_s}
-    config.write_text(_toml(directory, broker_url, dsn, lease_s, drain_s, broker, lane, http, more))
+    config.write_text(_toml(directory, broker_url, dsn, lease_s, drain_s, broker, lane, http, more, app))
+    plan = plan_for(NAMES, [LANE], fair=[LANE] if "fair_by" in lane else ())
     ledger = await PostgresLedger.connect(dsn, pool_size=1)
     try:
         async with await aio_pika.connect(broker_url) as connection:
-            findings = await apply(connection, _PLAN)
+            findings = await apply(connection, plan)
             assert all(finding.fit for finding in findings), findings
-            yield Site(directory, config, connection, ledger, broker_url)
+            yield Site(directory, config, connection, ledger, broker_url, plan)
     finally:
         await ledger.close()
 
@@ -196,6 +204,7 @@ def _toml(
     lane: Mapping[str, Any],
     http: str,
     more: str,
+    app: str,
 ) -> str:
     # The shortest back-off: a retry then waits in the shortest bucket, one second.
     settings = {"backoff_base_s": 0.05, "backoff_cap_s": 0.05, "concurrency": 5, **lane}
@@ -203,7 +212,7 @@ def _toml(
     settings |= {"budget": "api"} if quota else {}
     return "\n".join(
         (
-            "" if http else 'app = "harness.scripted:app"',
+            "" if http else f'app = "{app}"',
             f'state_dir = "{directory / "state"}"',
             "[broker]",
             f'url = "{broker_url}"',

@@ -14,8 +14,8 @@ from acklast_topology import Names, RawMessage, Sender, Status, plan_for
 from acklast_topology.carrier import carrier_properties
 from acklast_topology.declare import apply
 from acklast_topology.finding import Finding, Found
-from acklast_topology.names import wait_key, work_key
-from acklast_topology.verify import verify
+from acklast_topology.names import fair_key, wait_key, work_key
+from acklast_topology.verify import left_behind, verify
 from harness import Broker, eventually
 
 NAMES = Names()
@@ -244,3 +244,22 @@ async def send(
     sent = await sender.send(exchange, routing_key, b"body", properties)
     assert sent.status is Status.CONFIRMED, sent
     await sender.close()
+
+
+async def test_what_is_left_of_a_lane_that_was_fair_is_told(
+    connection: AbstractConnection,
+) -> None:
+    assert await left_behind(connection, NAMES, ["a"]) == []
+    await apply(connection, plan_for(NAMES, ["a"], (1,), fair=["a"]))
+    assert await left_behind(connection, NAMES, ["a"]) == []
+    sender = await Sender.open(connection)
+    properties = carrier_properties(RawMessage(b"{}"), "k-1")
+    sent = await sender.send(NAMES.route, fair_key("a", 3), b"{}", properties)
+    assert sent.status is Status.CONFIRMED
+
+    async def told() -> list[Finding]:
+        return await left_behind(connection, NAMES, ["a", "b"])
+
+    (left,) = await eventually(told, what="the queue counts its message")
+    assert (left.name, left.status, left.fit) == (NAMES.fair("a", 3), Found.LEFT, False)
+    assert "[lanes.a]" in left.remedy

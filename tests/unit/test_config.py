@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from acklast.config import Declare, InvalidConfig, LogFormat, Quota, load, select
+from acklast.config.fair import FairBy
 from acklast.errors import ConfigError
 from acklast.policy import OnUnknown, Policy
 from harness.configs import GOOD, HOME, changed, complaint, read
@@ -75,6 +76,41 @@ def test_pruning_without_a_pause_is_refused(tmp_path: Path, given: str) -> None:
 
 def test_pruning_is_switched_off_by_the_environment(tmp_path: Path) -> None:
     assert read(tmp_path, env={"ACKLAST__LEDGER__PRUNE_EVERY_S": "off"}).ledger.prune_every_s == 0
+
+
+# --- fairness ----------------------------------------------------------------------------------------
+
+
+def test_a_lane_is_fair_by_what_it_says(tmp_path: Path) -> None:
+    plain = read(tmp_path)
+    assert plain.fair_lanes == ()
+    assert set(plain.unfair_lanes) == {"cleanup", "rent-reminders"}
+    text = changed(
+        "concurrency = 3", 'concurrency = 3\nfair_by = "header:tenant"\nlookahead = 50\nweight = 2.5'
+    )
+    config = read(tmp_path, text)
+    lane = config.lanes["rent-reminders"]
+    assert (lane.fair_by, lane.lookahead, lane.weight) == (FairBy(header="tenant"), 50, 2.5)
+    assert config.fair_lanes == ("rent-reminders",)
+    names = {queue.name for queue in config.plan().queues}
+    assert "acklast.v1.rent-reminders.fair.1" in names
+    assert "acklast.v1.cleanup.fair.1" not in names
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ('fair_by = "runs"', 'fair_by = "runs": must be "run", "type", "priority" or "header:NAME"'),
+        ("fair_by = 3", "lanes.cleanup.fair_by = 3"),
+        ("lookahead = 5", "lookahead = 5: must be greater than or equal to 10"),
+        ("weight = 0", "weight = 0: must be greater than 0"),
+        ("weight = inf", "weight = inf: must be"),
+    ],
+)
+def test_a_setting_of_fairness_that_is_wrong_is_told_with_what_is_valid(
+    tmp_path: Path, setting: str, said: str
+) -> None:
+    assert said in complaint(tmp_path, changed("[lanes.cleanup]", f"[lanes.cleanup]\n{setting}"))
 
 
 # --- every problem, at once --------------------------------------------------------------------------

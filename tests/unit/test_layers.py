@@ -38,6 +38,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "consumer",
         "intake",
+        "fair_intake",
+        "inlets",
         "drain",
         "overlong",
         "pruner",

@@ -8,7 +8,7 @@ import pytest
 
 from acklast_topology.ladder import BUCKETS_S
 from acklast_topology.names import Names, valid_name
-from acklast_topology.plan import Binding, Exchange, Plan, Queue, plan_for
+from acklast_topology.plan import FAIR_QUEUES, Binding, Exchange, Plan, Queue, plan_for
 
 NAMES = Names("shop")
 PLAN = plan_for(NAMES, ["reminders", "cleanup"])
@@ -113,3 +113,15 @@ def test_bad_namespaces(ns: str) -> None:
 def test_bad_buckets(buckets_s: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="whole seconds"):
         plan_for(NAMES, ["a"], buckets_s)
+
+
+def test_a_fair_lane_has_its_queues_and_no_other_has() -> None:
+    plan = plan_for(NAMES, ["reminders", "cleanup"], fair=["reminders"])
+    more = {q.name for q in plan.queues} - {q.name for q in PLAN.queues}
+    assert more == {f"shop.v1.reminders.fair.{number}" for number in FAIR_QUEUES}
+    work = queue("shop.v1.reminders.work").arguments
+    for number in FAIR_QUEUES:
+        name = f"shop.v1.reminders.fair.{number}"
+        assert queue(name, plan).arguments == work
+        keys = [(b.source, b.key) for b in plan.bindings if b.queue == name]
+        assert keys == [("shop.v1.route", f"reminders.fair.{number}")]

@@ -76,7 +76,7 @@ class Place:
         await self.steering.start(self.wire)
         lane = cast("Lane", SimpleNamespace(pacing=self.pacing))
         self.steering.steer(
-            {"rent-reminders": lane}, {"rent-reminders": self.prefetch}, lambda: [self.report]
+            {"rent-reminders": lane}, {"rent-reminders": [self.prefetch]}, lambda: [self.report]
         )
 
     def asks(self, *controls: Control) -> None:

@@ -62,6 +62,18 @@ async def exists(connection: AbstractConnection, kind: str, name: str) -> Findin
     return await _attempt(connection, kind, name, look)
 
 
+async def ready(connection: AbstractConnection, queue: str) -> int:
+    """How many messages are ready in a queue; 0 where it is not there, or cannot be seen."""
+    count = 0
+
+    async def look(channel: AbstractChannel) -> None:
+        nonlocal count
+        count = (await channel.queue_declare(queue, passive=True)).message_count or 0
+
+    await _attempt(connection, "queue", queue, look)
+    return count
+
+
 async def _exchange(connection: AbstractConnection, exchange: Exchange) -> Finding:
     async def declare(channel: AbstractChannel) -> None:
         await channel.exchange_declare(

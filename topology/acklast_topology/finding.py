@@ -17,6 +17,8 @@ class Found(StrEnum):
     """There, with another type or argument. What it has cannot be changed, only replaced."""
     REFUSED = "refused"
     """The broker did not let this user look or declare."""
+    LEFT = "left"
+    """Not in the plan any more, and jobs are in it."""
     UNSEEN = "unseen"
     """Not visible with what this user may do. A remark, not a fault."""
 

@@ -53,6 +53,9 @@ class Names:
     def wait(self, lane: str, seconds: int) -> str:
         return f"{self.ns}.{VERSION}.{lane}.wait.{seconds}"
 
+    def fair(self, lane: str, number: int) -> str:
+        return f"{self.ns}.{VERSION}.{lane}.fair.{number}"
+
     def dead(self, lane: str) -> str:
         return f"{self.ns}.{VERSION}.{lane}.dead"
 
@@ -69,6 +72,11 @@ def work_key(lane: str) -> str:
 def wait_key(lane: str, seconds: int) -> str:
     """The routing key by which the internal router reaches a lane's wait queue."""
     return f"{lane}.wait.{seconds}"
+
+
+def fair_key(lane: str, number: int) -> str:
+    """The routing key by which the internal router reaches one of a lane's fair queues."""
+    return f"{lane}.fair.{number}"
 
 
 def dead_key(lane: str) -> str:

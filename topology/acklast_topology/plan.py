@@ -10,10 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from acklast_topology.ladder import BUCKETS_S
-from acklast_topology.names import NAME_RULE, Names, dead_key, valid_name, wait_key, work_key
+from acklast_topology.names import NAME_RULE, Names, dead_key, fair_key, valid_name, wait_key, work_key
 
 DELIVERY_LIMIT: Final = 100_000
 """Explicit because an absent limit means 20 on RabbitMQ 4.x, and -1 means "drop at once" on 3.x."""
+
+FAIR_QUEUES: Final = range(1, 9)
+"""The numbers of a lane's fair queues: so many large flows at a time have one of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +54,34 @@ class Plan:
     bindings: tuple[Binding, ...]
 
 
-def plan_for(names: Names, lanes: Iterable[str], buckets_s: tuple[int, ...] = BUCKETS_S) -> Plan:
+def plan_for(
+    names: Names,
+    lanes: Iterable[str],
+    buckets_s: tuple[int, ...] = BUCKETS_S,
+    *,
+    fair: Iterable[str] = (),
+) -> Plan:
     """The topology of these lanes, with one wait queue per bucket (seconds).
+
+    ``fair`` names those of them that have fair queues too.
 
     Raises:
         ValueError: a lane's name breaks the rule of names, or a bucket is not a whole positive second.
     """
-    wanted = tuple(dict.fromkeys(lanes))
+    wanted, with_fair = tuple(dict.fromkeys(lanes)), frozenset(fair)
     _require_valid(wanted, buckets_s)
     queues = [_quorum(names.unrouted)]
     bindings = [Binding(names.unrouted, names.unrouted, "")]
     for lane in wanted:
         queues += _lane_queues(names, lane, buckets_s)
         bindings += _lane_bindings(names, lane, buckets_s)
+    for lane in (lane for lane in wanted if lane in with_fair):
+        # A dead letter of theirs goes where one of the work queue does.
+        dead = _dead_letters_to(names, dead_key(lane))
+        queues += [_quorum(names.fair(lane, number), dead) for number in FAIR_QUEUES]
+        bindings += [
+            Binding(names.route, names.fair(lane, number), fair_key(lane, number)) for number in FAIR_QUEUES
+        ]
     return Plan(_exchanges(names), tuple(queues), tuple(bindings))
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from aio_pika.abc import AbstractConnection
 
-from acklast_topology.declare import exists
-from acklast_topology.finding import Finding
-from acklast_topology.plan import Plan
+from acklast_topology.declare import exists, ready
+from acklast_topology.finding import Finding, Found
+from acklast_topology.names import Names
+from acklast_topology.plan import FAIR_QUEUES, Plan
 
 
 async def verify(connection: AbstractConnection, plan: Plan) -> list[Finding]:
@@ -21,3 +24,29 @@ async def verify(connection: AbstractConnection, plan: Plan) -> list[Finding]:
     """
     found = [await exists(connection, "exchange", exchange.name) for exchange in plan.exchanges]
     return found + [await exists(connection, "queue", queue.name) for queue in plan.queues]
+
+
+async def left_behind(connection: AbstractConnection, names: Names, lanes: Iterable[str]) -> list[Finding]:
+    """The fair queues of ``lanes`` that hold jobs: of lanes that are fair no more, and read none.
+
+    Raises:
+        ConnectionError: the connection ended.
+        TimeoutError: the broker did not answer.
+    """
+    found = []
+    for lane in lanes:
+        if (await exists(connection, "queue", names.fair(lane, FAIR_QUEUES[0]))).fit:
+            queues = [names.fair(lane, number) for number in FAIR_QUEUES]
+            counts = [await ready(connection, queue) for queue in queues]
+            found += [_left(lane, queue, count) for queue, count in zip(queues, counts, strict=True) if count]
+    return found
+
+
+def _left(lane: str, queue: str, count: int) -> Finding:
+    return Finding(
+        "queue",
+        queue,
+        Found.LEFT,
+        f"holds {count} jobs, and lane {lane} has no fair_by to read them",
+        f"Set fair_by in [lanes.{lane}] again until its fair queues are empty, then delete them",
+    )

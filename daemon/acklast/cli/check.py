@@ -23,7 +23,6 @@ from acklast.ledger.operate import Operations
 from acklast.ledger.standing import read_standing
 from acklast.pacing.controls import Controls
 from acklast_topology.finding import Finding, Found
-from acklast_topology.plan import plan_for
 
 PARTS: Final = (
     "configuration",
@@ -133,7 +132,7 @@ def _product(connection: AbstractConnection) -> str:
 
 
 async def _topology(connection: AbstractConnection, config: Config) -> list[Checked]:
-    plan = plan_for(config.names, config.lanes)
+    plan = config.plan()
     found = await verified(connection, plan, config)
     unfit = misfits(faults(found))
     count = len(plan.exchanges) + len(plan.queues)

@@ -38,23 +38,27 @@ async def look(config: Config, lanes: Iterable[str]) -> tuple[dict[str, Queues],
     try:
         async with broker_of(config) as connection:
             for lane in found:
-                found[lane] = await _look_at(connection, config.names, lane)
+                found[lane] = await _look_at(connection, config.names, lane, fair=lane in config.fair_lanes)
     except AcklastError as error:
-        blind = {lane: Queues(unseen=[*chain(*names_of(config.names, lane))]) for lane in found}
+        blind = {
+            lane: Queues(unseen=[*chain(*names_of(config.names, lane, fair=lane in config.fair_lanes))])
+            for lane in found
+        }
         return blind, error.what
     return found, None
 
 
-def names_of(names: Names, lane: str) -> tuple[list[str], list[str]]:
+def names_of(names: Names, lane: str, *, fair: bool = False) -> tuple[list[str], list[str]]:
     """The queues in which a lane's jobs are ready, and those in which they wait for their time."""
-    queues = [queue.name for queue in plan_for(names, [lane]).queues]
+    queues = [queue.name for queue in plan_for(names, [lane], fair=[lane] if fair else ()).queues]
     waits = [name for name in queues if name.startswith(names.wait(lane, 0).removesuffix("0"))]
-    return [name for name in queues if name.startswith(names.work(lane))], waits
+    asides = [name for name in queues if name.startswith(names.fair(lane, 0).removesuffix("0"))]
+    return [name for name in queues if name.startswith(names.work(lane))] + asides, waits
 
 
-async def _look_at(connection: AbstractConnection, names: Names, lane: str) -> Queues:
+async def _look_at(connection: AbstractConnection, names: Names, lane: str, *, fair: bool) -> Queues:
     queues = Queues()
-    work, waits = names_of(names, lane)
+    work, waits = names_of(names, lane, fair=fair)
     queues.ready = await _sum(connection, work, queues)
     queues.delayed = await _sum(connection, waits, queues)
     return queues

@@ -16,7 +16,7 @@ from acklast.telemetry.events import Emitter
 from acklast_topology.declare import apply
 from acklast_topology.finding import Finding, Found
 from acklast_topology.plan import Plan, plan_for
-from acklast_topology.verify import verify
+from acklast_topology.verify import left_behind, verify
 
 
 @asynccontextmanager
@@ -77,6 +77,7 @@ async def require_lane(config: Config, lane: str) -> None:
 async def verified(connection: AbstractConnection, plan: Plan, config: Config) -> list[Finding]:
     """All that can be seen of the plan on the broker, by whatever way; changes nothing."""
     seen = await looked_into(plan, config.broker.addresses(), config.broker.management_url)
+    seen += await left_behind(connection, config.names, config.unfair_lanes)
     if any(finding.status is Found.UNSEEN for finding in seen):
         return [*await verify(connection, plan), *seen]
     return seen

@@ -17,7 +17,7 @@ from acklast.config import Config
 from acklast.errors import Exit
 from acklast_topology import declare, definitions
 from acklast_topology.finding import Finding
-from acklast_topology.plan import Plan, plan_for
+from acklast_topology.plan import Plan
 
 app = typer.Typer(help="The broker's exchanges, queues and bindings.")
 
@@ -26,7 +26,7 @@ app = typer.Typer(help="The broker's exchanges, queues and bindings.")
 def plan(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
     """Show what belongs on the broker, with every argument. Connects to nothing."""
     settings = configured(config)
-    planned = plan_for(settings.names, settings.lanes)
+    planned = settings.plan()
     if as_json:
         say_json(planned)
     else:
@@ -47,7 +47,7 @@ def export(
     vhost = vhost_of(URL(settings.broker.addresses()[0]))
     if not permissions:
         # Definitions are JSON whoever reads them.
-        say_json(definitions.definitions(plan_for(settings.names, settings.lanes), vhost))
+        say_json(definitions.definitions(settings.plan(), vhost))
         return Exit.OK
     wanted = definitions.permissions(settings.names)
     if as_json:
@@ -85,12 +85,12 @@ def verify(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
 
 async def _verify(config: Config) -> list[Finding]:
     async with broker_of(config) as connection:
-        return await verified(connection, plan_for(config.names, config.lanes), config)
+        return await verified(connection, config.plan(), config)
 
 
 async def _apply(config: Config) -> list[Finding]:
     async with broker_of(config) as connection:
-        return await declare.apply(connection, plan_for(config.names, config.lanes))
+        return await declare.apply(connection, config.plan())
 
 
 def _tell_plan(planned: Plan) -> None:

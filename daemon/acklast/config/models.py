@@ -25,12 +25,14 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from acklast.config.fair import FairBy, parse_fair_by
 from acklast.config.http import Http
 from acklast.config.quota import Quota, parse_quota
 from acklast.config.secrets import check_broker_url, check_dsn, masked, split_urls
 from acklast.config.section import PositiveS, Section
 from acklast.policy import BreakerRules, OnUnknown, Policy
 from acklast_topology.names import NAME_RULE, Names, valid_name
+from acklast_topology.plan import Plan, plan_for
 
 DAY_S = 86_400.0
 _POLICY = Policy()
@@ -73,6 +75,10 @@ def _off_or_seconds(value: float) -> float:
 
 def _quota(value: Any) -> Any:
     return parse_quota(value) if isinstance(value, str) else value
+
+
+def _fair_by(value: Any) -> Any:
+    return parse_fair_by(value) if isinstance(value, str) else value
 
 
 Name = Annotated[str, AfterValidator(_name)]
@@ -202,6 +208,9 @@ class Lane(Section):
 
     concurrency: Annotated[int, Field(ge=1, le=10_000)] = 10
     budget: str | None = None
+    weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 1.0
+    fair_by: Annotated[FairBy | None, BeforeValidator(_fair_by)] = None
+    lookahead: Annotated[int, Field(ge=10, le=50_000)] = 500
     prefetch: Annotated[int, Field(ge=1, le=65_535)] = Field(
         default_factory=lambda data: derived_prefetch(data["concurrency"])
     )
@@ -311,6 +320,20 @@ class Config(Section):
     def path(self) -> Path:
         """The file that this was read from."""
         return self._path
+
+    @property
+    def fair_lanes(self) -> tuple[str, ...]:
+        """The lanes that have fair queues."""
+        return tuple(name for name, lane in self.lanes.items() if lane.fair_by is not None)
+
+    @property
+    def unfair_lanes(self) -> tuple[str, ...]:
+        """The others."""
+        return tuple(name for name, lane in self.lanes.items() if lane.fair_by is None)
+
+    def plan(self) -> Plan:
+        """What belongs on the broker for the configured lanes."""
+        return plan_for(self.names, self.lanes, fair=self.fair_lanes)
 
     def read_from(self, path: Path) -> Self:
         """The same configuration, knowing its file: the application is found beside it."""

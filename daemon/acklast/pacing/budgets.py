@@ -9,7 +9,6 @@ more than 100 calls, whatever the jitter. What one process holds of them is the 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ from acklast.pacing.permit import TIMER_S, Permit
 from acklast.pacing.permits import Permits
 from acklast.pacing.slots import Draining
 from acklast.pacing.smooth import Smooth
+from acklast.pacing.turn import NOBODYS, Turn, Waiters
 
 _AHEAD_S = 0.01
 _AHEAD_MIN_S = 0.002
@@ -62,7 +62,7 @@ class Budget:
         self.quota = quota
         self.limits = limits
         self._clock = clock
-        self._waiters: deque[asyncio.Future[Permit]] = deque()
+        self._waiters = Waiters()
         self._timer: asyncio.TimerHandle | None = None
         self._gates: list[Gate] = []
         self._shut: type[Draining] | None = None
@@ -136,16 +136,17 @@ class Budget:
         """Jobs that wait in our lanes' queues while we take nothing in; or those alone that nobody does."""
         return sum(jobs for jobs, served in self._backlogs.values() if not (unserved and served))
 
-    def saw_backlog(self, lane: str, jobs: int, served: bool) -> None:
-        """So many jobs wait in a lane's queue; ``served``: other daemons consume it."""
-        before, self._backlogs[lane] = self.backlog(unserved=False), (jobs, served)
+    def saw_backlog(self, queue: str, jobs: int, served: bool) -> None:
+        """So many jobs wait in a queue of a lane; ``served``: other daemons consume it."""
+        before, self._backlogs[queue] = self.backlog(unserved=False), (jobs, served)
         if jobs and not before and not self.starts.held and self.on_need is not None:
             self.on_need(False)
 
     # --- taking -------------------------------------------------------------------------------------
 
-    async def take(self, line: set[asyncio.Future[Permit]] | None = None) -> Permit:
-        """Wait for a permit. ``line`` has whoever waits, for the lane that may send them home.
+    async def take(self, turn: Turn = NOBODYS, line: set[asyncio.Future[Permit]] | None = None) -> Permit:
+        """Wait for a permit, which is charged to ``turn``. ``line`` has whoever waits, for the lane that may
+        send them home.
 
         Raises:
             StandBy: nothing starts here for a while.
@@ -157,7 +158,7 @@ class Budget:
         if self._shut:
             raise self._shut
         waiter: asyncio.Future[Permit] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
+        self._waiters.join(waiter, turn)
         if line is not None:
             line.add(waiter)
         self.pump()
@@ -337,8 +338,8 @@ class Budget:
     def _let_in(self, now: float) -> None:
         waiters = self._waiters
         while waiters:
-            if waiters[0].done():
-                waiters.popleft()
+            if waiters.first().done():
+                waiters.drop()
             elif self._may_start(now):
                 waiters.popleft().set_result(self._permit())
             else:

@@ -19,14 +19,15 @@ def serves(open_now: bool, held: int, wait_s: float) -> bool:
 
 
 class Gate:
-    """What a lane's consumer and its deliveries tell each other."""
+    """What a lane's consumers and its deliveries tell each other."""
 
     def __init__(self, *, is_open: bool = True) -> None:
         self.opened = asyncio.Event()
         self.shut = asyncio.Event()
         self.quiet = asyncio.Event()
-        """The consumer takes nothing in: what is given back goes to somebody else."""
+        """No consumer takes anything in: what is given back goes to somebody else."""
         self.quiet.set()
+        self._taking: set[object] = set()
         self.paused = False
         """An operator has paused the lane: nothing starts, whatever its budget allows."""
         self._would = is_open
@@ -50,6 +51,17 @@ class Gate:
         to_open = self._would and not self.paused
         (self.opened if to_open else self.shut).set()
         (self.shut if to_open else self.opened).clear()
+
+    def takes(self, consumer: object) -> None:
+        """A consumer of the lane takes deliveries in."""
+        self._taking.add(consumer)
+        self.quiet.clear()
+
+    def rests(self, consumer: object) -> None:
+        """It takes nothing in now."""
+        self._taking.discard(consumer)
+        if not self._taking:
+            self.quiet.set()
 
     async def left(self) -> bool:
         """Wait until a delivery can be given back (True), or until the gate is open again (False)."""

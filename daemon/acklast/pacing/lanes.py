@@ -12,12 +12,24 @@ from acklast.pacing.circuit import Circuit
 from acklast.pacing.gate import Gate
 from acklast.pacing.permit import Permit
 from acklast.pacing.slots import Slots
+from acklast.pacing.turn import NOBODYS, Turn
 
 
 class Entry:
     """A start that was let in: a context manager that returns the slot, and the permit as it was used."""
 
-    __slots__ = ("_answered", "_budget", "_circuit", "_gate", "_permit", "_probe", "_slots", "_spent", "_up")
+    __slots__ = (
+        "_answered",
+        "_budget",
+        "_circuit",
+        "_gate",
+        "_permit",
+        "_probe",
+        "_slots",
+        "_spent",
+        "_turn",
+        "_up",
+    )
 
     def __init__(
         self,
@@ -28,6 +40,7 @@ class Entry:
         circuit: Circuit | None = None,
         *,
         probe: bool = False,
+        turn: Turn = NOBODYS,
     ) -> None:
         self._gate = gate
         self._slots = slots
@@ -35,6 +48,7 @@ class Entry:
         self._permit = permit
         self._circuit = circuit
         self._probe = probe
+        self._turn = turn
         self._up: bool | None = None
         self._spent = False
         self._answered = True
@@ -80,7 +94,7 @@ class Entry:
         """
         if self._budget is not None and self._spent:
             self._give_back(self._answered)
-            self._permit = await self._budget.take()
+            self._permit = await self._budget.take(self._turn)
             self._spent, self._answered = False, True
             await self._permit.cooled()
 
@@ -135,8 +149,11 @@ class LanePacing:
         circuit: Circuit | None = None,
         gate: Gate | None = None,
         alone: Alone | None = None,
+        turn: Turn = NOBODYS,
     ) -> None:
         """``gate``: the one of this lane, where its budget may have to stand by.
+
+        ``turn``: what its starts are charged to, where a delivery does not say.
 
         ``alone``: the one place of this process for jobs that may be what ends it.
         """
@@ -146,9 +163,10 @@ class LanePacing:
         self.circuit = circuit
         self.gate = gate or Gate()
         self.alone = alone or Alone()
+        self._turn = turn
 
-    async def enter(self) -> Entry:
-        """Wait for a slot and a permit.
+    async def enter(self, turn: Turn | None = None) -> Entry:
+        """Wait for a slot and a permit, which is charged to ``turn``.
 
         Raises:
             StandBy: nothing starts here for a while.
@@ -161,26 +179,26 @@ class LanePacing:
         if self.budget is None and self.circuit is None and not self.gate.paused:
             return Entry(self.gate, self.slots)
         try:
-            return await self._admitted()
+            return await self._admitted(turn or self._turn)
         except BaseException:
             self.slots.give()
             raise
 
-    async def _admitted(self) -> Entry:
+    async def _admitted(self, turn: Turn) -> Entry:
         """Wait for a permit, at a time when the breaker lets calls through."""
         gate, slots, budget, circuit = self.gate, self.slots, self.budget, self.circuit
         while True:
             permit = None
             if budget is not None:
-                permit = budget.try_take() or await budget.take(self._waiting)
+                permit = budget.try_take() or await budget.take(turn, self._waiting)
             if gate.paused:
                 if permit is not None:
                     permit.unspent()
                 raise StandBy
             if circuit is None:
-                return Entry(gate, slots, budget, permit)
+                return Entry(gate, slots, budget, permit, turn=turn)
             if circuit.admits():
-                return Entry(gate, slots, budget, permit, circuit, probe=circuit.start())
+                return Entry(gate, slots, budget, permit, circuit, probe=circuit.start(), turn=turn)
             if permit is not None:
                 permit.unspent()
             await circuit.moved()
@@ -194,10 +212,10 @@ class LanePacing:
                     waiter.set_exception(StandBy())
             self.budget.pump()
 
-    def saw_backlog(self, lane: str, jobs: int, served: bool) -> None:
-        """So many jobs wait in the lane's queue. While it is paused they need no permits."""
+    def saw_backlog(self, queue: str, jobs: int, served: bool) -> None:
+        """So many jobs wait in a queue of the lane. While it is paused they need no permits."""
         if self.budget is not None:
-            self.budget.saw_backlog(lane, 0 if self.gate.paused else jobs, served)
+            self.budget.saw_backlog(queue, 0 if self.gate.paused else jobs, served)
 
     def close(self) -> None:
         """Start nothing more. A shared budget is closed by whoever owns it."""
