@@ -39,6 +39,7 @@ def test_the_definitions_hold_all_of_the_plan() -> None:
         ("acklast-declarer", "configure", "other.my-jobs.v1.in", False),
         ("acklast-daemon", "configure", NAMES.work("rent"), False),
         ("acklast-daemon", "read", NAMES.work("rent"), True),
+        ("acklast-daemon", "read", NAMES.fair("rent", 8), True),
         ("acklast-daemon", "read", NAMES.wait("rent", 30), False),
         ("acklast-daemon", "write", NAMES.route, True),
         ("acklast-daemon", "write", NAMES.ingress, False),

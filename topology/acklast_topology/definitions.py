@@ -44,7 +44,7 @@ def permissions(names: Names) -> tuple[Permission, ...]:
     space = re.escape(f"{names.ns}.{VERSION}.")
     all_of_it, ingress, route = f"^{space}", f"{space}in", f"{space}route"
     dead, unrouted = f"{space}[^.]+[.]dead", f"{space}unrouted"
-    work = f"{space}[^.]+[.]work"
+    work = f"{space}[^.]+[.](work|fair[.][0-9]+)"
     return (
         Permission("acklast-declarer", all_of_it, all_of_it, all_of_it),
         Permission("acklast-daemon", _NOTHING, f"^{route}$", f"^({work}|{dead}|{unrouted})$"),
