@@ -19,9 +19,9 @@ def control(
     period_s: float | None = None,
     left_s: float | None = None,
 ) -> Control:
-    """Asked for by ann at ``AT``, which is when it was read too."""
+    """Asked for by duty at ``AT``, which is when it was read too."""
     until = None if left_s is None else AT + timedelta(seconds=left_s)
-    return Control(target, name, kind, "ann", "why", AT, amount, period_s, until, left_s)
+    return Control(target, name, kind, "duty", "why", AT, amount, period_s, until, left_s)
 
 
 def pause(target: Target, name: str, left_s: float | None = None) -> Control:

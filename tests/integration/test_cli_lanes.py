@@ -93,23 +93,23 @@ def test_without_the_broker_the_rest_is_told(command: Command) -> None:
 
 def test_a_pause_is_seen_by_check_and_ended_by_resume(command: Command) -> None:
     command("topology", "apply")
-    done = command("lanes", "pause", "--budget", "api", "--reason", "slow provider", "--as", "ann")
+    done = command("lanes", "pause", "--budget", "api", "--reason", "slow provider", "--as", "duty")
     assert (done.exit, done.out) == (
         Exit.OK,
         "budget api paused; no daemon runs now, and each will follow when it starts\n",
     )
     [controls] = [one for one in command("check", "--json").document["checks"] if one["name"] == "controls"]
     assert controls["ok"] is True
-    assert "cleanup is paused by ann: slow provider; invoices is paused by ann" in controls["detail"]
+    assert "cleanup is paused by duty: slow provider; invoices is paused by duty" in controls["detail"]
     lane = command("lanes", "resume", "cleanup")
     assert lane.exit == Exit.OK
     assert "lane cleanup: there was nothing to resume" in lane.out
-    assert "its budget api is paused by ann: slow provider; --budget api resumes it" in lane.out
+    assert "its budget api is paused by duty: slow provider; --budget api resumes it" in lane.out
     assert command("lanes", "resume", "cleanup", "--json").document["still_paused"]["name"] == "api"
     assert command("lanes", "resume", "--budget", "api").exit == Exit.OK
     assert {lane["paused"] for lane in command("lanes", "--json").document["lanes"]} == {None}
     shown = command("lanes", "history", "cleanup").out
-    assert "pause  budget api by ann" in shown
+    assert "pause  budget api by duty" in shown
     assert "before as configured; after paused" in shown
     assert command("lanes", "history", "free", "--json").document["history"] == []
 

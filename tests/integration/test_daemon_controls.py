@@ -21,7 +21,7 @@ from harness.scripted import LANE
 from harness.site import Site, scripted, site
 
 NewPlace: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
-WHY = ("--reason", "provider incident", "--as", "ann")
+WHY = ("--reason", "provider incident", "--as", "duty")
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ async def test_a_pause_lets_what_runs_end_and_starts_nothing_more(new_place: New
             assert (done["changed"], len(done["followed"]), done["waiting"]) == (True, 1, [])
             await daemon.says("lane.standing_by")
             lane = await lane_is(place, state="paused", in_flight=5, waiting=195, held=0)
-            assert "paused by ann" in lane["why"]
+            assert "paused by duty" in lane["why"]
             assert "provider incident; 5 that had started run on" in lane["why"]
             place.open_gate("go")
             await lane_is(place, in_flight=0)
@@ -89,7 +89,7 @@ async def test_a_pause_lets_what_runs_end_and_starts_nothing_more(new_place: New
         assert len(place.log.calls()) == 200, "what was given back was not started twice"
         history = (await place.command("lanes", "history", LANE))["history"]
         assert [(one["action"], one["actor"], one["reason"]) for one in history] == [
-            ("pause", "ann", "provider incident"),
+            ("pause", "duty", "provider incident"),
             ("resume", history[1]["login"].partition("@")[0], ""),
         ]
         assert history[0]["after"] == history[1]["before"]
@@ -111,7 +111,7 @@ async def test_two_daemons_stop_at_once_and_go_on_together(new_place: NewPlace) 
             await eventually(partial(is_unserved, place))
             lane = await lane_is(place, state="paused", in_flight=0, held=0)
             assert lane["effective_per_s"] == 0
-            assert "its budget api was paused by ann" in lane["why"]
+            assert "its budget api was paused by duty" in lane["why"]
             resumed_at = time.monotonic()
             assert starts(place, paused_at, resumed_at) == 0
             await place.command("lanes", "resume", "--budget", "api")
@@ -128,7 +128,7 @@ async def test_a_pause_holds_for_daemons_that_start_later_and_start_again(new_pl
         assert (done["changed"], done["followed"]) == (True, [])
         await place.publish(scripted("waits", "done"))
         with place.daemon() as first:
-            await first.says("lane.paused", lane=LANE, actor="ann")
+            await first.says("lane.paused", lane=LANE, actor="duty")
             await first.ready()
             first.signal(signal.SIGKILL)
             await first.ended()
@@ -188,7 +188,7 @@ async def test_fewer_at_once_and_the_configured_many_again(new_place: NewPlace) 
         with place.daemon() as daemon:
             await daemon.says("lane.concurrency", concurrency=2, configured=5)
             lane = await lane_is(place, in_flight=2)
-            assert "lowered by ann to 2 at once" in lane["why"]
+            assert "lowered by duty to 2 at once" in lane["why"]
             assert len(place.log.calls()) == 2
             await place.command("lanes", "set", LANE, "--clear")
             await eventually(lambda: len(place.log.calls()) == 5)

@@ -18,7 +18,7 @@ from harness import eventually
 from ledger.worlds import PostgresWorld, start
 
 pytestmark = pytest.mark.ledger
-ANN, BOB = Operator("ann", "ann@host"), Operator("bob", "root@host")
+DUTY, RELIEF = Operator("duty", "duty@host"), Operator("relief", "root@host")
 PAUSE = Change("pause", Target.LANE, "mail", (Kind.PAUSE,), (Wanted(Kind.PAUSE),), "incident")
 RESUME = Change("resume", Target.LANE, "mail", (Kind.PAUSE,), reason="over")
 REPORT = Report("mail", 10, 1, 2, 30, 5.0, 7, 3, 1.5, "quiet", 60.0)
@@ -63,38 +63,38 @@ async def test_a_change_is_heard_and_read_by_daemons_with_its_number(
     operations: Operations, ear: Ear
 ) -> None:
     assert (await ear.wire.read()).controls == ()
-    number = await operations.change(PAUSE, ANN)
+    number = await operations.change(PAUSE, DUTY)
     await eventually(lambda: ear.told)
     read = await ear.wire.read()
     assert read.heard == number
     [control] = read.controls
     assert (control.target, control.name, control.kind) == (Target.LANE, "mail", Kind.PAUSE)
-    assert (control.actor, control.reason, control.left_s) == ("ann", "incident", None)
+    assert (control.actor, control.reason, control.left_s) == ("duty", "incident", None)
 
 
 async def test_the_history_says_who_when_why_and_what_was_before_and_after(operations: Operations) -> None:
     began = datetime.now(UTC) - timedelta(seconds=5)
-    await operations.change(PAUSE, ANN)
-    await operations.change(lower(5), BOB)
-    await operations.change(lower(3), ANN)
-    await operations.change(RESUME, BOB)
+    await operations.change(PAUSE, DUTY)
+    await operations.change(lower(5), RELIEF)
+    await operations.change(lower(3), DUTY)
+    await operations.change(RESUME, RELIEF)
     paused, five, three, resumed = await operations.history(None, None, 50)
     assert [one.action for one in (paused, five, three, resumed)] == ["pause", "set", "set", "resume"]
-    assert (paused.actor, paused.login, paused.reason) == ("ann", "ann@host", "incident")
-    assert (resumed.actor, resumed.login, resumed.reason) == ("bob", "root@host", "over")
+    assert (paused.actor, paused.login, paused.reason) == ("duty", "duty@host", "incident")
+    assert (resumed.actor, resumed.login, resumed.reason) == ("relief", "root@host", "over")
     assert paused.at > began
     assert (paused.before, kinds(paused.after)) == ([], ["pause"])
     assert (kinds(resumed.before), resumed.after) == (["pause"], [])
     assert (three.before[0]["amount"], three.after[0]["amount"]) == (5, 3)
-    assert three.before[0]["actor"] == "bob"
+    assert three.before[0]["actor"] == "relief"
 
 
 async def test_a_lanes_history_has_its_budget_and_nothing_of_others(operations: Operations) -> None:
-    await operations.change(PAUSE, ANN)
-    await operations.change(lower(5), ANN)
-    await operations.change(Change("resume", Target.LANE, "other", (Kind.PAUSE,)), ANN)
+    await operations.change(PAUSE, DUTY)
+    await operations.change(lower(5), DUTY)
+    await operations.change(Change("resume", Target.LANE, "other", (Kind.PAUSE,)), DUTY)
     other = Change("pause", Target.LANE, "other", (Kind.PAUSE,), (Wanted(Kind.PAUSE),), "x")
-    await operations.change(other, ANN)
+    await operations.change(other, DUTY)
     assert [one.name for one in await operations.history("mail", "api", 50)] == ["mail", "api"]
     assert [one.name for one in await operations.history("mail", None, 50)] == ["mail"]
     assert [one.name for one in await operations.history(None, None, 1)] == ["other"]
@@ -104,37 +104,37 @@ async def test_ending_what_is_not_there_changes_nothing_and_is_no_history(
     operations: Operations, ear: Ear
 ) -> None:
     await ear.wire.read()
-    assert await operations.change(RESUME, ANN) is None
+    assert await operations.change(RESUME, DUTY) is None
     assert await operations.history(None, None, 50) == []
     assert ear.told == 0
 
 
 async def test_a_change_replaces_its_own_kind_and_leaves_the_others(operations: Operations, ear: Ear) -> None:
-    await operations.change(PAUSE, ANN)
+    await operations.change(PAUSE, DUTY)
     wanted = (Wanted(Kind.CONCURRENCY, 2),)
-    await operations.change(Change("set", Target.LANE, "mail", (Kind.CONCURRENCY,), wanted, "x"), ANN)
-    await operations.change(PAUSE, BOB)
+    await operations.change(Change("set", Target.LANE, "mail", (Kind.CONCURRENCY,), wanted, "x"), DUTY)
+    await operations.change(PAUSE, RELIEF)
     controls = (await ear.wire.read()).controls
-    assert [(one.kind, one.actor) for one in controls] == [(Kind.CONCURRENCY, "ann"), (Kind.PAUSE, "bob")]
+    assert [(one.kind, one.actor) for one in controls] == [(Kind.CONCURRENCY, "duty"), (Kind.PAUSE, "relief")]
 
 
 async def test_what_is_over_is_not_in_force_and_goes_with_the_next_change(
     operations: Operations, ear: Ear, postgres: PostgresWorld
 ) -> None:
-    await operations.change(lower(5, until=timedelta(seconds=60)), ANN)
+    await operations.change(lower(5, until=timedelta(seconds=60)), DUTY)
     [control] = (await ear.wire.read()).controls
     assert control.left_s is not None
     assert 50 < control.left_s <= 60
     await postgres.sql("update acklast.controls set until = clock_timestamp()")
     assert (await ear.wire.read()).controls == ()
     assert (await read_standing(operations)).controls == ()
-    await operations.change(PAUSE, ANN)
+    await operations.change(PAUSE, DUTY)
     assert (await postgres.sql("select count(*) from acklast.controls"))[0][0] == 1
 
 
 async def test_a_time_is_taken_as_it_was_given(operations: Operations, ear: Ear) -> None:
     until = datetime.now(UTC) + timedelta(hours=3)
-    await operations.change(lower(5, until=until), ANN)
+    await operations.change(lower(5, until=until), DUTY)
     assert (await ear.wire.read()).controls[0].until == until
 
 
@@ -143,7 +143,7 @@ async def test_changes_at_the_same_time_come_one_after_another(
 ) -> None:
     desks = [await Operations.connect(Address.of(common_dsn)) for _ in range(4)]
     try:
-        changes = (desk.change(lower(count), ANN) for count, desk in enumerate(desks, start=1))
+        changes = (desk.change(lower(count), DUTY) for count, desk in enumerate(desks, start=1))
         numbers = await asyncio.gather(*changes)
     finally:
         for desk in desks:

@@ -36,7 +36,7 @@ MESSAGE = RawMessage(
     message_id="m-1",
     timestamp=datetime(2025, 6, 1, tzinfo=UTC),
     type="rent.reminder.v1",
-    user_id="alice",
+    user_id="guest",
     app_id="billing",
 )
 

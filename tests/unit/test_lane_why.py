@@ -112,7 +112,7 @@ def test_a_pause_names_who_and_why_and_until_when_and_what_still_runs() -> None:
     view = replace(VIEW, paused=pause(Target.LANE, "cleanup", 1800), daemons=(flying,))
     assert explain(view) == (
         State.PAUSED,
-        "paused by ann at 02:00:00Z until 02:30:00Z: why; 3 that had started run on",
+        "paused by duty at 02:00:00Z until 02:30:00Z: why; 3 that had started run on",
     )
 
 
@@ -120,7 +120,7 @@ def test_a_pause_of_the_budget_is_told_as_such_with_who_does_not_follow() -> Non
     view = replace(VIEW, paused=pause(Target.BUDGET, "api"))
     assert explain(view) == (
         State.PAUSED,
-        "its budget api was paused by ann at 02:00:00Z until it is resumed: why;"
+        "its budget api was paused by duty at 02:00:00Z until it is resumed: why;"
         " not followed yet by one@host:7",
     )
 
@@ -160,7 +160,7 @@ def test_what_keeps_a_lane_from_running_faster_is_told() -> None:
 def test_what_was_lowered_is_told_beside_the_reason() -> None:
     limit = control(Target.BUDGET, "api", Kind.QUOTA, amount=5, period_s=60.0, left_s=60)
     _, why = explain(replace(VIEW, limits=(limit,)))
-    assert why == "nothing waits; lowered by ann to 5 per 60 s (budget api) until 02:01:00Z: why"
+    assert why == "nothing waits; lowered by duty to 5 per 60 s (budget api) until 02:01:00Z: why"
 
 
 def test_a_row_has_the_rates_as_the_quota_counts_them() -> None:
