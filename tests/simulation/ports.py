@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from aiormq import spec
 
 from acklast.errors import LedgerUnavailable
-from acklast.ledger.api import Claim, Claimed, Fresh, Letter, Record, Recorded, Session
+from acklast.ledger.api import Claim, Claimed, Fresh, JobView, Letter, Record, Recorded, Session
 from acklast.outcome import GiveBack
 from acklast_topology.publish import Sent, Status
 from simulation.account import Start
@@ -75,6 +75,12 @@ class LedgerPort:
             claim.lane, claim.key, fresh.fence, given_back, "interrupted", "released", fresh.now, fresh.now
         )
         await self._ledger.record(session, record)
+
+    async def jobs(self, key: str, lane: str | None = None) -> Sequence[JobView]:
+        async def act() -> Sequence[JobView]:
+            return await self._ledger.jobs(key, lane)
+
+        return await self._world.step(self._process, f"read {key}", act, lost=away)
 
     async def record(self, session: Session, record: Record) -> Recorded:
         async def act() -> Recorded:
