@@ -64,8 +64,11 @@ def worst(place: Site, since: float, until: float) -> int:
     return max((sum(at <= other < at + 1.0 for other in times) for at in times), default=0)
 
 
-async def test_a_pause_lets_what_runs_end_and_starts_nothing_more(new_place: NewPlace) -> None:
-    async with new_place(concurrency=5) as place:
+@pytest.mark.parametrize("more", [{}, {"fair_by": "run"}], ids=["plain", "fair"])
+async def test_a_pause_lets_what_runs_end_and_starts_nothing_more(
+    new_place: NewPlace, more: dict[str, Any]
+) -> None:
+    async with new_place(concurrency=5, **more) as place:
         held = [scripted(f"held-{number}", {"do": "wait", "gate": "go"}) for number in range(5)]
         rest = [scripted(f"k-{number:03}", "done") for number in range(195)]
         await place.promise([*held, *rest])
