@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -30,6 +29,8 @@ class EffectLog:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._noted: list[Noted] = []
+        self._read_up_to = 0
 
     def note(self, what: str, key: str, attempt: int, ambiguous: bool) -> None:
         """Append one line in one write, on the disk when this returns."""
@@ -41,11 +42,16 @@ class EffectLog:
         finally:
             os.close(file)
 
-    def _read(self) -> Iterator[Noted]:
+    def _all(self) -> list[Noted]:
+        """Every line so far. What was read once is not read again: tests ask many times a second."""
         if self._path.exists():
-            # The last line may be on its way: a write that crosses a page is seen in two parts.
-            for line in self._path.read_text().rpartition("\n")[0].splitlines():
-                yield Noted(**json.loads(line))
+            with self._path.open("rb") as file:
+                file.seek(self._read_up_to)
+                # The last line may be on its way: a write that crosses a page is seen in two parts.
+                lines, end, _ = file.read().rpartition(b"\n")
+            self._noted += (Noted(**json.loads(line)) for line in lines.splitlines())
+            self._read_up_to += len(lines) + len(end)
+        return self._noted
 
     def calls(self, key: str | None = None) -> list[Noted]:
         """The starts of the handler, of one key or of all, in order."""
@@ -56,4 +62,4 @@ class EffectLog:
         return self._of(EFFECT, key)
 
     def _of(self, what: str, key: str | None) -> list[Noted]:
-        return [noted for noted in self._read() if noted.what == what and key in (None, noted.key)]
+        return [noted for noted in self._all() if noted.what == what and key in (None, noted.key)]

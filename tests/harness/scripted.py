@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ DIRECTORY: Final = "ACKLAST_TEST_DIRECTORY"
 app = App()
 
 
+@cache
 def log_in(directory: Path) -> EffectLog:
     """The effect log of daemons whose ``DIRECTORY`` is this."""
     return EffectLog(directory / "effects.jsonl")
