@@ -4,7 +4,7 @@
 VENV ?= .venv
 ARGS ?=
 UPGRADE ?= --upgrade
-WORKERS ?= 0
+WORKERS ?= 3
 BIN := $(abspath $(VENV))/bin
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.ready-bench
