@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from itertools import product
 from typing import Any
 
@@ -285,6 +285,40 @@ async def test_a_plan_made_for_an_empty_ledger_is_right_for_a_full_one(
     found = r"using jobs_pkey on jobs.*\n *Index Cond: \(\(lane = .* AND \(key = "
     assert len(re.findall(found, plan)) == lookups, plan
     assert not re.search(r"Seq Scan|Hash|Merge|Bitmap", plan), plan
+
+
+READS = "select sum(idx_tup_read)::bigint as read from pg_stat_user_indexes where relname = 'jobs'"
+
+
+async def test_plans_that_were_made_for_a_small_table_are_not_kept_as_it_grows(
+    postgres: PostgresWorld,
+) -> None:
+    """Analysed while a few rows are there, the table is read whole by every plan that is made then."""
+    ledger = postgres.ledger
+    session = await start(ledger)
+    for n in range(5):
+        await record(ledger, session, await started(ledger, session, f"few{n}"), Complete(), f"few{n}")
+    await postgres.sql("analyze acklast.jobs")
+    jobs = 4_000
+
+    async def one(key: str) -> None:
+        await record(ledger, session, await started(ledger, session, key), Complete(), key)
+
+    for wave in range(0, jobs, 20):
+        await asyncio.gather(*(one(f"{n:05}") for n in range(wave, wave + 20)))
+
+    async def read() -> int:
+        [row] = await postgres.sql(READS)
+        total: int = row["read"]
+        return total
+
+    await ledger.close()  # its statistics are told at the latest when its connection ends
+    await eventually(lambda: at_least(read, jobs), what="the reads are counted")
+    assert await read() < 20 * jobs
+
+
+async def at_least(read: Callable[[], Awaitable[int]], count: int) -> bool:
+    return await read() >= count
 
 
 # --- what is sent once ---------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from acklast.ledger.batch import Answer, Batch, Batcher
 from acklast.ledger.changes import change_for
 from acklast.ledger.connect import Address, Dsn, Link, unavailable_as_error
 from acklast.ledger.evidence import clean, storable_json
+from acklast.ledger.growth import Growth
 from acklast.ledger.manifest import promise
 from acklast.ledger.migrate import check_schema_of
 from acklast.ledger.pool import Handle, Pool
@@ -48,6 +49,7 @@ class PostgresLedger:
         self._leases = Link(address)
         self._strays = Link(address)
         self._flushes = Link(address, flush.SETTINGS)
+        self._growth = Growth()
         self._batcher = Batcher(self._flush)
 
     @classmethod
@@ -121,6 +123,8 @@ class PostgresLedger:
         self._batcher.note((lane, key), fence)
 
     async def _flush(self, batch: Batch) -> Mapping[int, Answer]:
+        if self._growth.outgrown(sum(item.claim is not None for item in batch.items)):
+            await self._flushes.fetch("discard plans")
         return await flush.flush(self._flushes, batch)
 
     # The effect is in the same database: one commit makes both, or neither. The row is locked at the very
