@@ -51,7 +51,7 @@ MUTATIONS: Final = {
         "retry",
     ),
     "takes an unconfirmed publish for a confirmed one": Mutation(
-        Settler, "wait", "sent.status is Status.CONFIRMED", "sent.status", "retry"
+        Settler, "_send_on", "sent.status is Status.CONFIRMED", "sent.status", "retry"
     ),
     "acks a copy of a job that another owns": Mutation(
         DELIVERY,
