@@ -24,6 +24,7 @@ from rich.console import Console
 
 from bench import ledgers, machine
 from bench.command import carry_out
+from bench.fairness import Runs, fairness
 from bench.paced import Load, Outcome, Paced, drain, efficiency, worst_of
 from bench.progress import Progress
 from bench.queues import BenchError
@@ -68,6 +69,8 @@ _HEADINGS: Final = (
 )
 _SPANS: Final = {1.0: 30, 10.0: 6, 60.0: 4}
 """Periods, and for how many of each there are jobs."""
+_LARGE: Final = 10_000
+_SMALL: Final = 50
 _QUIET_TIMES: Final = 5
 
 
@@ -129,11 +132,17 @@ def pauses(bench: Bench) -> Report:
     return quiet(replace(ACKLAST, processes=3), load, _QUIET_TIMES, bench.servers, bench.say)
 
 
+def turns(bench: Bench) -> Report:
+    """What becomes of a small run behind a large one."""
+    return fairness(Runs(_LARGE, _SMALL, bench.options.quota), bench.servers, bench.say)
+
+
 TABLES: Final[Mapping[str, Callable[[Bench], Report]]] = {
     "kept": kept,
     "peers": peers,
     "spans": spans,
     "quiet": pauses,
+    "fairness": turns,
 }
 
 
