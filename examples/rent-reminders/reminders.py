@@ -44,8 +44,11 @@ HERE: Final = Path(__file__).parent
 IN_TIME: Final = 600
 TOO_LATE: Final = 25
 LANE: Final = "reminders"
-SHORT_S: Final = 5
-"""From the enqueueing of those that come too late to their deadline: no daemon runs meanwhile."""
+SHORT_S: Final = 15
+"""From the start of enqueueing the late ones, which takes seconds on a busy machine, to their deadline.
+
+No daemon runs meanwhile.
+"""
 LIMIT_S: Final = 120
 _POLL_S: Final = 0.2
 
