@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Any, Final
 
-from acklast_topology.finding import Finding, Found
+from acklast_topology.finding import Finding, Found, missing
 from acklast_topology.plan import DELIVERY_LIMIT, Binding, Exchange, Plan, Queue
 
 Rows = Sequence[Mapping[str, Any]]
@@ -33,7 +33,7 @@ def inspect(plan: Plan, exchanges: Rows, queues: Rows, bindings: Rows) -> list[F
 
 def _exchange(planned: Exchange, row: Mapping[str, Any] | None) -> Iterator[Finding]:
     if row is None:
-        yield _to_apply("exchange", planned.name, "it is not there")
+        yield missing("exchange", planned.name, "it is not there")
         return
     wrong = _differences(planned.arguments, row["arguments"])
     if row["type"] != planned.type:
@@ -44,7 +44,7 @@ def _exchange(planned: Exchange, row: Mapping[str, Any] | None) -> Iterator[Find
 
 def _queue(planned: Queue, row: Mapping[str, Any] | None) -> Iterator[Finding]:
     if row is None:
-        yield _to_apply("queue", planned.name, "it is not there")
+        yield missing("queue", planned.name, "it is not there")
         return
     if row.get("type", "classic") != "quorum":
         detail = f"it is a {row.get('type', 'classic')} queue: a node that is lost takes its messages along"
@@ -91,9 +91,4 @@ def _bindings(planned: Iterable[Binding], rows: Rows) -> Iterator[Finding]:
     for binding in planned:
         if (binding.source, binding.queue, binding.key) not in there:
             name = f"{binding.source} -> {binding.queue} by {binding.key or '(any key)'}"
-            yield _to_apply("binding", name, "it is not there")
-
-
-def _to_apply(kind: str, name: str, detail: str) -> Finding:
-    remedy = "Run `acklast topology apply` with a user that may configure it"
-    return Finding(kind, name, Found.MISSING, detail, remedy)
+            yield missing("binding", name, "it is not there")

@@ -60,27 +60,16 @@ def export(
 @app.command(epilog=epilog())
 def apply(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
     """Declare what is missing, and tell what is there but differs. Deletes nothing, changes nothing."""
-    found = asyncio.run(_apply(configured(config)))
-    unfit = faults(found)
-    if as_json:
-        say_json({"ok": not unfit, "findings": found})
-    else:
-        _tell_findings(found)
-    return Exit.CONFIG if unfit else Exit.OK
+    return _tell(asyncio.run(_apply(configured(config))), as_json=as_json)
 
 
 @app.command(epilog=epilog())
 def verify(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
     """Look whether all is there, as planned, and safe from policies. Changes nothing."""
     found = asyncio.run(_verify(configured(config)))
-    unfit = faults(found)
-    if as_json:
-        say_json({"ok": not unfit, "findings": found})
-    else:
-        _tell_findings(found)
-        if not found:
-            people().print("All is there, as planned, and no policy harms it.")
-    return Exit.CONFIG if unfit else Exit.OK
+    if not (found or as_json):
+        people().print("All is there, as planned, and no policy harms it.")
+    return _tell(found, as_json=as_json)
 
 
 async def _verify(config: Config) -> list[Finding]:
@@ -91,6 +80,16 @@ async def _verify(config: Config) -> list[Finding]:
 async def _apply(config: Config) -> list[Finding]:
     async with broker_of(config) as connection:
         return await declare.apply(connection, config.plan())
+
+
+def _tell(found: list[Finding], *, as_json: bool) -> Exit:
+    """Say what was found, and whether a daemon may start on it."""
+    unfit = faults(found)
+    if as_json:
+        say_json({"ok": not unfit, "findings": found})
+    else:
+        _tell_findings(found)
+    return Exit.CONFIG if unfit else Exit.OK
 
 
 def _tell_plan(planned: Plan) -> None:
