@@ -86,8 +86,12 @@ class Child:
                 os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
 
+    def text(self) -> str:
+        """All that it has said."""
+        return self._log.read_text(errors="replace")
+
     def last_lines(self, count: int = 15) -> str:
-        return "\n".join(self._log.read_text(errors="replace").splitlines()[-count:])
+        return "\n".join(self.text().splitlines()[-count:])
 
 
 def _die_with_parent() -> None:

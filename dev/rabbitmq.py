@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import secrets
 import signal
@@ -143,6 +144,17 @@ class Node:
         if self._process is not None:
             self._workspace.end(self._process, signal.SIGKILL)
             self._process = None
+
+    def pause(self) -> None:
+        """SIGSTOP: it says nothing more, and its connections stay. ``resume`` lets it go on."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None, "launch() comes first"
+        os.killpg(self._process.pid, number)
 
     def ctl(self, *arguments: str) -> str:
         """``rabbitmqctl`` on this node: about a second a call. For what the management API cannot do.

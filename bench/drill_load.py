@@ -1,0 +1,53 @@
+"""The load of a drill: so many jobs a second, each with a key of its own, published until confirmed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from acklast_topology.publish import Job, Publisher, Status
+from bench.contenders.drill_lane import LANE, TYPE
+
+_AGAIN_S: Final = 0.2
+_TIMEOUT_S: Final = 5.0
+_IN_FLIGHT: Final = 512
+
+
+class Load:
+    """Publishes ``per_s`` jobs a second while ``publishing`` is set. ``confirmed`` has the keys and when."""
+
+    def __init__(self, urls: Sequence[str], run: str, per_s: int, publishing: asyncio.Event) -> None:
+        self._urls = urls
+        self._run = run
+        self._per_s = per_s
+        self._publishing = publishing
+        self.confirmed: dict[str, float] = {}
+        self.begun = 0
+        self.repeats = 0
+        """Publishes that were not confirmed, and were repeated."""
+
+    async def publish(self, until: asyncio.Event) -> None:
+        """Publish until ``until`` is set, and wait until the broker has confirmed every job."""
+        self._publishing.set()
+        async with (
+            Publisher.connect(self._urls, in_flight=_IN_FLIGHT, timeout_s=_TIMEOUT_S) as publisher,
+            asyncio.TaskGroup() as group,
+        ):
+            next_at = time.monotonic()
+            while not until.is_set():
+                await self._publishing.wait()
+                # What was held up is not made up for.
+                next_at = max(next_at + 1 / self._per_s, time.monotonic() - 0.1)
+                group.create_task(self._insist(publisher, self.begun))
+                self.begun += 1
+                await asyncio.sleep(max(0.0, next_at - time.monotonic()))
+
+    async def _insist(self, publisher: Publisher, number: int) -> None:
+        key = f"{self._run}:{number:06d}"
+        job = Job.json(LANE, key, {"number": number}, type=TYPE, run=self._run)
+        while (await publisher.publish(job)).status is not Status.CONFIRMED:
+            self.repeats += 1
+            await asyncio.sleep(_AGAIN_S)
+        self.confirmed[key] = time.time()
