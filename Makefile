@@ -16,7 +16,7 @@ export PYTHONPATH := $(CURDIR)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv servers demo demo-reminders test check lint format types soak bench bench-pacing bench-proof drill lock clean
+.PHONY: help venv servers demo demo-reminders test test-brokers check lint format types soak bench bench-pacing bench-proof drill lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ demo-reminders: servers ## Run the example without Python in the lane: 600 remin
 
 test: servers ## Run the tests; ARGS="-k name" picks some, WORKERS=0 runs them one after the other
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-brokers: servers ## Run the tests that talk to a broker on RabbitMQ 4.0 and 4.3 too, built on first use; as root
+	@$(BIN)/python -m dev.brokers test -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: lint types test ## Do exactly what CI does: lint, types, tests
 

@@ -48,7 +48,25 @@ def redis_server() -> Path:
     Raises:
         Missing: not there, and it may not be installed from here.
     """
-    return _find_or_install(_installed_redis, "Redis", "redis-server", "BENCH_REDIS_URL")
+    return _find_or_install(lambda: _on_path("redis-server"), "Redis", "redis-server", "BENCH_REDIS_URL")
+
+
+def openssl() -> Path:
+    """``openssl``, which makes certificates, installed by apt where missing.
+
+    Raises:
+        Missing: not there, and it may not be installed from here.
+    """
+    return _find_or_install(lambda: _on_path("openssl"), "OpenSSL", "openssl")
+
+
+def debootstrap() -> Path:
+    """``debootstrap``, which builds the root directory of a newer broker, installed by apt where missing.
+
+    Raises:
+        Missing: not there, and it may not be installed from here.
+    """
+    return _find_or_install(lambda: _on_path("debootstrap"), "debootstrap", "debootstrap")
 
 
 def epmd() -> Path:
@@ -89,20 +107,22 @@ def _installed_rabbitmq() -> Path | None:
     return None
 
 
-def _installed_redis() -> Path | None:
-    return Path(found) if (found := shutil.which("redis-server")) else None
+def _on_path(program: str) -> Path | None:
+    return Path(found) if (found := shutil.which(program)) else None
 
 
-def _find_or_install(find: Callable[[], Path | None], name: str, package: str, variable: str) -> Path:
+def _find_or_install(find: Callable[[], Path | None], name: str, package: str, variable: str = "") -> Path:
     if found := find():
         return found
     problem = _apt_install(package)
     if found := find():
         return found
+    other = (
+        f",\nor point {variable} at a running one (compose.yaml starts one with Docker)" if variable else ""
+    )
     raise Missing(
         f"{name} is missing and {problem}.\n"
-        f"Install it (Debian, Ubuntu: sudo apt-get install --no-install-recommends {package}),\n"
-        f"or point {variable} at a running one (compose.yaml starts one with Docker)."
+        f"Install it (Debian, Ubuntu: sudo apt-get install --no-install-recommends {package}){other}."
     )
 
 
@@ -168,7 +188,7 @@ def main() -> int:
     if not os.environ.get("ACKLAST_LEDGER_DSN"):
         wanted += [postgres_bin]
     if not os.environ.get("ACKLAST_BROKER_URL"):
-        wanted += [rabbitmq_bin, epmd]
+        wanted += [rabbitmq_bin, epmd, openssl]
     return 69 if sum(_complain(find) for find in wanted) else 0
 
 

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import re
 import secrets
 import signal
 import socket
 import subprocess
-import urllib.error
-import urllib.request
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from typing import Final
+from urllib.parse import quote, urlsplit
 
 from dev import need
+from dev.certificates import Authority, Pair
+from dev.management import Management
 from dev.workspace import StackError, Workspace, free_port, last_lines, wait_until
 
+__all__ = ["Management", "Membership", "Node", "PortMapper", "Programs", "Tls"]
+
 READY_S = 120.0
-_USER = "acklast"
+ROOT: Final = "ACKLAST_BROKER_ROOT"
+"""Names a root directory that has another RabbitMQ than this machine: ``dev.brokers`` builds such."""
+USER: Final = "acklast"
 
 _CONFIG = """\
 listeners.tcp.1 = 127.0.0.1:{amqp}
@@ -37,89 +39,151 @@ disk_free_limit.absolute = 50MB
 vm_memory_high_watermark.absolute = 1GB
 """
 
+_TLS = """\
+listeners.ssl.1 = 127.0.0.1:{amqps}
+ssl_options.cacertfile = {ca}
+ssl_options.certfile = {cert}
+ssl_options.keyfile = {key}
+ssl_options.verify = verify_peer
+ssl_options.fail_if_no_peer_cert = true
+management.ssl.ip = 127.0.0.1
+management.ssl.port = {https}
+management.ssl.cacertfile = {ca}
+management.ssl.certfile = {cert}
+management.ssl.keyfile = {key}
+auth_mechanisms.1 = PLAIN
+auth_mechanisms.2 = AMQPLAIN
+auth_mechanisms.3 = EXTERNAL
+ssl_cert_login_from = common_name
+"""
+
 
 @dataclass(frozen=True, slots=True)
-class Management:
-    """The management plugin's HTTP API: a virtual host in milliseconds, where rabbitmqctl takes a second."""
+class Programs:
+    """Where RabbitMQ's programs are: on this machine, or in a ``root`` directory of their own."""
 
-    base: str
-    user: str
-    password: str
+    directory: Path
+    epmd: Path
+    root: Path | None = None
 
     @classmethod
-    def beside(cls, amqp_url: str, base: str | None = None) -> Management:
-        """The API of the broker at ``amqp_url``: at ``base``, or at the usual port of the same host."""
-        parts = urlsplit(amqp_url)
-        default = f"http://{parts.hostname or 'localhost'}:15672"
-        return cls(
-            (base or default).rstrip("/"),
-            unquote(parts.username or "guest"),
-            unquote(parts.password or "guest"),
-        )
-
-    def call(self, method: str, path: str, body: Any = None, *, timeout_s: float = 30) -> Any:
-        """One call; the decoded answer, or None where there is none.
+    def pick(cls, root: Path | None = None) -> Programs:
+        """This machine's, unless ``root`` or the environment names another root directory.
 
         Raises:
-            urllib.error.URLError: no answer, or one that is not a success.
+            Missing: RabbitMQ is not installed; the text says how to get it.
         """
-        login = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
-        request = urllib.request.Request(  # noqa: S310 - the base comes from us or from the developer
-            f"{self.base}/api/{path}",
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Basic {login}", "Content-Type": "application/json"},
+        root = root or (Path(named) if (named := os.environ.get(ROOT)) else None)
+        if root is None:
+            return cls(need.rabbitmq_bin(), need.epmd())
+        return cls(Path("/usr/lib/rabbitmq/bin"), Path("/usr/bin/epmd"), root)
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """What a node shows to whoever connects by TLS, and whose certificates it takes from them."""
+
+    authority: Authority
+    server: Pair
+    amqps: int = field(default_factory=free_port)
+    https: int = field(default_factory=free_port)
+
+    @classmethod
+    def made_in(cls, workspace: Workspace) -> Tls:
+        """With an authority of its own, and a certificate for the node.
+
+        Raises:
+            Missing: there is no ``openssl``; the text says how to get it.
+        """
+        directory = workspace.directory("tls")
+        authority = Authority(directory)
+        server = authority.issue("localhost", "server")
+        for path in (authority.cert, server.cert, server.key):
+            workspace.give(path)
+        return cls(authority, server)
+
+
+class PortMapper:
+    """``epmd``, by which nodes find each other's ports: one for all nodes of a cluster."""
+
+    def __init__(self, workspace: Workspace, programs: Programs) -> None:
+        self.port = free_port()
+        self._workspace = workspace
+        self._programs = programs
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, unless it runs already.
+
+        Left to itself, a node would start one that outlives it and belongs to nobody.
+        """
+        if self._process is not None:
+            return
+        self._process = process = self._workspace.spawn(
+            [self._programs.epmd, "-port", str(self.port), "-address", "127.0.0.1"],
+            env={"PATH": _PATH},
+            log=self._workspace.path / "epmd.log",
+            end_with=signal.SIGKILL,
+            root=self._programs.root,
         )
-        with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310 - as above
-            text = answer.read()
-        return json.loads(text) if text else None
+        if not wait_until(lambda: _listens(self.port), lambda: process.poll() is not None, timeout_s=10):
+            raise StackError("the port mapper did not start", last_lines(self._workspace.path / "epmd.log"))
 
-    def answers(self) -> bool:
-        try:
-            self.call("GET", "whoami", timeout_s=2)
-        except (OSError, ValueError):
-            return False
-        return True
 
-    def create_vhost(self, name: str) -> None:
-        vhost = quote(name, safe="")
-        self.call("PUT", f"vhosts/{vhost}", {})
-        everything = {"configure": ".*", "write": ".*", "read": ".*"}
-        self.call("PUT", f"permissions/{vhost}/{quote(self.user, safe='')}", everything)
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """What the nodes of one cluster have in common. A node alone is a cluster of one."""
 
-    def delete_vhost(self, name: str) -> None:
-        self.call("DELETE", f"vhosts/{quote(name, safe='')}")
+    epmd: PortMapper
+    settings: str = ""
+    """More lines of ``rabbitmq.conf``."""
+    erlang: str = ""
+    """More arguments for Erlang."""
+    cookie: str = field(default_factory=lambda: secrets.token_hex(16))
+    password: str = field(default_factory=lambda: secrets.token_hex(16))
+
+
+_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class Node:
     """One broker. ``start`` makes it ready for use; ``kill`` and ``start`` again is a crash."""
 
-    def __init__(self, workspace: Workspace, name: str = "rabbit") -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        name: str = "rabbit",
+        *,
+        programs: Programs | None = None,
+        tls: Tls | None = None,
+        member: Membership | None = None,
+    ) -> None:
         self._workspace = workspace
-        self._bin = need.rabbitmq_bin()
-        self._epmd_program = need.epmd()
+        self._programs = programs or Programs.pick()
+        self._member = member or Membership(PortMapper(workspace, self._programs))
         self._home = workspace.directory(name)
-        self._node = f"{name}@localhost"
-        self._password = secrets.token_hex(16)
+        self.name = f"{name}@localhost"
+        self.tls = tls
         self.port = free_port()
-        self.management = Management(f"http://127.0.0.1:{free_port()}", _USER, self._password)
+        self.management = Management(f"http://127.0.0.1:{free_port()}", USER, self._member.password)
         self._env = self._environment()
-        self._epmd: subprocess.Popen[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._configure()
 
     def url(self, vhost: str = "/") -> str:
-        return f"amqp://{_USER}:{self._password}@127.0.0.1:{self.port}/{quote(vhost, safe='')}"
+        return f"amqp://{USER}:{self._member.password}@127.0.0.1:{self.port}/{quote(vhost, safe='')}"
 
     def launch(self) -> None:
         """Start the processes without waiting for them; ``await_ready`` waits."""
-        if self._epmd is None:
-            # Left to itself, the node would start a port mapper that outlives it and belongs to nobody.
-            self._epmd = self._spawn(
-                self._epmd_program, "-port", self._env["ERL_EPMD_PORT"], "-address", "127.0.0.1"
-            )
-            self._await(lambda: _listens(int(self._env["ERL_EPMD_PORT"])), self._epmd, 10)
-        self._process = self._spawn(self._bin / "rabbitmq-server")
+        self._member.epmd.start()
+        # SIGKILL ends it well enough: the data are thrown away, and a clean stop takes seconds.
+        self._process = self._workspace.spawn(
+            [self._programs.directory / "rabbitmq-server"],
+            env=self._env,
+            log=self._home / "output.log",
+            end_with=signal.SIGKILL,
+            root=self._programs.root,
+        )
 
     def await_ready(self) -> None:
         """Wait for the listeners of AMQP and of the management plugin.
@@ -162,16 +226,20 @@ class Node:
         Raises:
             StackError: it failed; with what it said.
         """
-        return self._workspace.run([self._bin / "rabbitmqctl", "-q", *arguments], env=self._env)
+        return self._command("rabbitmqctl", *arguments)
+
+    def _command(self, program: str, *arguments: str) -> str:
+        argv: Sequence[str | Path] = [self._programs.directory / program, "-q", *arguments]
+        return self._workspace.run(argv, env=self._env, root=self._programs.root)
 
     def _environment(self) -> dict[str, str]:
         home, port = self._home, str(free_port())
         control = str(free_port())
         return {
-            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "PATH": _PATH,
             "LANG": "C.UTF-8",
             "HOME": str(home),
-            "RABBITMQ_NODENAME": self._node,
+            "RABBITMQ_NODENAME": self.name,
             "RABBITMQ_DIST_PORT": port,
             "RABBITMQ_BASE": str(home),
             "RABBITMQ_MNESIA_BASE": str(home / "mnesia"),
@@ -183,37 +251,43 @@ class Node:
             "RABBITMQ_GENERATED_CONFIG_DIR": str(home / "schema"),
             # The packaged one would bring in the system's own settings.
             "RABBITMQ_CONF_ENV_FILE": "/dev/null",
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
+                f"-kernel inet_dist_use_interface {{127,0,0,1}} {self._member.erlang}".strip()
+            ),
             "RABBITMQ_CTL_DIST_PORT_MIN": control,
             "RABBITMQ_CTL_DIST_PORT_MAX": str(int(control) + 20),
-            "ERL_EPMD_PORT": str(free_port()),
+            "ERL_EPMD_PORT": str(self._member.epmd.port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
         }
 
     def _configure(self) -> None:
-        settings = _CONFIG.format(
+        settings = self._member.settings + _CONFIG.format(
             amqp=self.port,
             management=urlsplit(self.management.base).port,
-            user=_USER,
-            password=self._password,
+            user=USER,
+            password=self._member.password,
         )
+        plugins = ["rabbitmq_management"]
+        if tls := self.tls:
+            settings += _TLS.format(
+                amqps=tls.amqps,
+                https=tls.https,
+                ca=tls.authority.cert,
+                cert=tls.server.cert,
+                key=tls.server.key,
+            )
+            plugins.append("rabbitmq_auth_mechanism_ssl")
         write, home = self._workspace.write, self._home
         write(home / "rabbitmq.conf", settings)
-        write(home / "enabled_plugins", "[rabbitmq_management].\n")
-        write(home / ".erlang.cookie", secrets.token_hex(16), mode=0o400)
-
-    def _spawn(self, *argv: str | Path) -> subprocess.Popen[bytes]:
-        # SIGKILL ends it well enough: the data are thrown away, and a clean stop takes seconds.
-        return self._workspace.spawn(
-            argv, env=self._env, log=self._home / "output.log", end_with=signal.SIGKILL
-        )
+        write(home / "enabled_plugins", f"[{','.join(plugins)}].\n")
+        write(home / ".erlang.cookie", self._member.cookie, mode=0o400)
 
     def _await(self, ready: Callable[[], bool], process: subprocess.Popen[bytes], timeout_s: float) -> None:
         if not wait_until(ready, lambda: process.poll() is not None, timeout_s=timeout_s):
             raise StackError(f"RabbitMQ ({process.args!r}) did not become ready", self._logs())
 
     def _logs(self) -> str:
-        name = re.sub(r"[^\w@.-]", "_", self._node)
+        name = re.sub(r"[^\w@.-]", "_", self.name)
         return last_lines(self._home / "output.log") + "\n" + last_lines(self._home / "log" / f"{name}.log")
 
 

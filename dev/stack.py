@@ -21,7 +21,7 @@ from typing import NoReturn
 
 from dev.need import Missing
 from dev.postgres import Cluster
-from dev.rabbitmq import Management, Node
+from dev.rabbitmq import Management, Node, Tls
 from dev.workspace import StackError, Workspace
 
 BROKER = "ACKLAST_BROKER_URL"
@@ -63,10 +63,13 @@ class Stack:
 
 
 @contextmanager
-def broker_server(env: Mapping[str, str] = os.environ, *, wait: bool = True) -> Iterator[BrokerServer]:
+def broker_server(
+    env: Mapping[str, str] = os.environ, *, wait: bool = True, tls: bool = False
+) -> Iterator[BrokerServer]:
     """The broker that ``env`` names, or a private one, gone again at the end.
 
-    With ``wait`` off a private node may still be on its way up: ``node.await_ready()``.
+    With ``wait`` off a private node may still be on its way up: ``node.await_ready()``. With ``tls`` a
+    private node listens for that as well, and takes logins by certificate.
 
     Raises:
         Missing: RabbitMQ is not installed; the text says how to get it.
@@ -76,7 +79,7 @@ def broker_server(env: Mapping[str, str] = os.environ, *, wait: bool = True) -> 
         yield BrokerServer(url, Management.beside(url, env.get(MANAGEMENT)), None)
         return
     with Workspace() as workspace:
-        node = Node(workspace)
+        node = Node(workspace, tls=Tls.made_in(workspace) if tls else None)
         node.launch()
         if wait:
             node.await_ready()

@@ -26,6 +26,18 @@ _POLL_S = 0.05
 # taken by somebody's client in between.
 _PORTS = range(20_000, 32_000)
 _ours = _PORTS
+# Mounted where the process alone sees it: its end takes the mounts along, and nobody has to unmount. Each
+# step replaces the one before it, so that the process that was started is the server itself.
+_ENTER = """\
+root=$1 place=$2 user=$3
+shift 3
+mount --rbind /proc "$root/proc"
+mount --rbind /dev "$root/dev"
+mount -t tmpfs none "$root/tmp"
+mkdir -p "$root$place"
+mount --bind "$place" "$root$place"
+exec chroot --userspec="$user" --groups= "$root" env -C "$place" "$@"
+"""
 
 
 class StackError(Exception):
@@ -133,47 +145,64 @@ class Workspace:
         """A directory that belongs to the servers' user and that nobody else may read."""
         path = self.path / name
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._give(path)
+        self.give(path)
         return path
 
     def write(self, path: Path, text: str, mode: int = 0o600) -> Path:
         """A file that belongs to the servers' user."""
         path.write_text(text)
         path.chmod(mode)
-        self._give(path)
+        self.give(path)
         return path
 
-    def _give(self, path: Path) -> None:
+    def give(self, path: Path) -> None:
+        """Have it belong to the servers' user."""
         if self.identity.lent:
             os.chown(path, self.identity.uid, self.identity.gid)
 
     def spawn(
-        self, argv: Sequence[str | Path], *, env: Mapping[str, str], log: Path, end_with: signal.Signals
+        self,
+        argv: Sequence[str | Path],
+        *,
+        env: Mapping[str, str],
+        log: Path,
+        end_with: signal.Signals,
+        root: Path | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start a server in a process group of its own; ``end_with`` is the signal that ends it well."""
+        """Start a server in a process group of its own; ``end_with`` is the signal that ends it well.
+
+        ``root`` is the root directory that it sees, with this workspace at its own place in it.
+        """
         with log.open("ab") as output:
             process = subprocess.Popen(
-                [str(part) for part in argv],
+                self._command(argv, root),
                 env=dict(env),
                 cwd=self.path,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                **self.identity.popen_options(),
+                **self._options(root),
             )
         self._running[process] = end_with
         self._order(f"watch {process.pid} {int(end_with)}")
         return process
 
-    def run(self, argv: Sequence[str | Path], *, env: Mapping[str, str], timeout_s: float = 60) -> str:
-        """Run a command as the servers' user and give what it printed.
+    def run(
+        self,
+        argv: Sequence[str | Path],
+        *,
+        env: Mapping[str, str],
+        timeout_s: float = 60,
+        root: Path | None = None,
+    ) -> str:
+        """Run a command as the servers' user and give what it printed; ``root`` as in ``spawn``.
 
         Raises:
             StackError: it failed; with what it said.
         """
         done: subprocess.CompletedProcess[str] = subprocess.run(
-            [str(part) for part in argv],
+            self._command(argv, root),
             env=dict(env),
             cwd=self.path,
             stdin=subprocess.DEVNULL,
@@ -181,11 +210,22 @@ class Workspace:
             text=True,
             timeout=timeout_s,
             check=False,
-            **self.identity.popen_options(),
+            **self._options(root),
         )
         if done.returncode != 0:
             raise StackError(f"{argv[0]} ended with {done.returncode}", done.stdout + done.stderr)
         return done.stdout
+
+    def _command(self, argv: Sequence[str | Path], root: Path | None) -> list[str]:
+        parts = [str(part) for part in argv]
+        if root is None:
+            return parts
+        user = f"{self.identity.uid}:{self.identity.gid}"
+        return ["unshare", "--mount", "sh", "-euc", _ENTER, "sh", str(root), str(self.path), user, *parts]
+
+    def _options(self, root: Path | None) -> dict[str, Any]:
+        """Only root may change its root directory: there the user changes afterwards."""
+        return self.identity.popen_options() if root is None else {}
 
     def end(self, process: subprocess.Popen[bytes], number: signal.Signals | None = None) -> None:
         """End a spawned process group, by ``number`` or its own signal; kill it after 10 seconds."""

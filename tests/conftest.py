@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def broker_server() -> Iterator[BrokerServer]:
     """The broker of the whole session: the one that the environment names, or a private one."""
-    with broker_of() as server:
+    with broker_of(tls=True) as server:
         assert server.management.answers(), (
             f"the broker's management API does not answer at {server.management.base}: each test makes a "
             "virtual host through it. Enable rabbitmq_management, or set ACKLAST_BROKER_MANAGEMENT_URL"

@@ -10,7 +10,6 @@ import random
 from collections.abc import Callable, Sequence
 
 import aio_pika
-import aiormq
 from aio_pika.abc import AbstractConnection
 from aiormq import spec
 from yarl import URL
@@ -21,7 +20,9 @@ from acklast.receiver import BulkConnection, BulkProtocol
 from acklast.telemetry.events import Emitter
 from acklast_topology.calls import bounded
 from acklast_topology.publish import Sender, Sent, Status
+from acklast_topology.refusal import Refusal, refusal_of, remedies
 
+_LOOK = "See that RabbitMQ runs, that [broker] urls names it, and that user, password and vhost fit"
 _BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 
@@ -64,32 +65,30 @@ class Link:
 
         Raises:
             BrokerUnavailable: no host of the list answers.
-            BrokerRefused: each answers, and refuses the user or the password.
+            BrokerRefused: each answers, and refuses the login or the certificate.
         """
         async with self._lock:
             if self._connection is not None and _alive(self._connection):
                 return self._connection
             self._renew()
             failures: list[str] = []
-            refusals = 0
+            refusals: list[Refusal] = []
             for _ in self._urls:
                 url = self._urls[0]
                 try:
                     self._connection = await self._open(url)
                 except (OSError, aio_pika.exceptions.AMQPError, TimeoutError) as error:
-                    failures.append(f"{url.host}:{url.port}: {_said(error, url)}")
-                    refusals += isinstance(error, aio_pika.exceptions.ProbableAuthenticationError)
+                    refusals.append(refusal_of(error, str(url)))
+                    failures.append(f"{url.host}:{url.port}: {refusals[-1].what}")
                     self._urls.append(self._urls.pop(0))
                 else:
                     return self._connection
-            if refusals == len(failures):
-                raise BrokerRefused(
-                    f"the broker refuses the login ({'; '.join(failures)})",
-                    "Correct user and password of the [broker] URL, or set them on the broker.",
-                )
+            remedy = remedies(refusals)
+            if all(refusal.final for refusal in refusals):
+                raise BrokerRefused(f"no broker lets acklast in ({'; '.join(failures)})", f"{remedy}.")
             raise BrokerUnavailable(
                 f"no broker can be used ({'; '.join(failures)})",
-                "See that RabbitMQ runs, that [broker] urls names it, and that user, password and vhost fit.",
+                f"{remedy or _LOOK}.",
             )
 
     def _parsed(self, urls: Sequence[str]) -> list[URL]:
@@ -121,7 +120,13 @@ class Link:
                 return await self.connect()
             except BrokerUnavailable as error:
                 if tries == 0:
-                    self._emitter.notice("broker.unavailable", "error", role=self._role, error=error.what)
+                    self._emitter.notice(
+                        "broker.unavailable",
+                        "error",
+                        role=self._role,
+                        error=error.what,
+                        remedy=error.remedy,
+                    )
                 pause_s = _BACKOFF_S[min(tries, len(_BACKOFF_S) - 1)]
                 await asyncio.sleep(pause_s * (0.5 + self._chance()))
                 tries += 1
@@ -129,13 +134,6 @@ class Link:
     async def close(self) -> None:
         if self._connection is not None and not self._connection.is_closed:
             await self._connection.close()
-
-
-def _said(error: Exception, url: URL) -> str:
-    """What went wrong, in words: the library shows the broker's no to a virtual host as a mere object."""
-    if isinstance(error, aiormq.exceptions.InvalidFrameError) and "Connection.OpenOk" in str(error):
-        return f"it does not open virtual host {vhost_of(url)!r} for user {url.user!r}"
-    return str(error) or type(error).__name__
 
 
 def vhost_of(url: URL) -> str:

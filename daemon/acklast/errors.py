@@ -78,7 +78,7 @@ class BrokerUnavailable(AcklastError):  # noqa: N818 - named for what is true, n
 
 
 class BrokerRefused(BrokerUnavailable):
-    """Every broker of the list answers, and refuses the user or the password."""
+    """Every broker of the list answers, and refuses the login or the certificate."""
 
     exit = Exit.CONFIG
 

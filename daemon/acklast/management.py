@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any, Final
@@ -25,10 +26,13 @@ async def looked_into(plan: Plan, brokers: Sequence[str], base: str | None) -> l
     """What is unsafe or missing in the virtual host; where the API cannot be asked, a remark that says so.
 
     ``base`` is the API's address, without which it is sought at the usual port of each broker. The broker's
-    own user and password are used.
+    own user and password are used, and its certificates; it takes no login by certificate.
     """
     reasons: list[str] = []
     for url in map(URL, brokers):
+        if url.query.get("auth") == "external" and not url.password:
+            reasons.append(f"{url.host}: the login by certificate is no login there")
+            continue
         try:
             return inspect(plan, *await _rows(url, URL(base) if base else _usual(url)))
         except aiohttp.ClientResponseError as error:
@@ -51,7 +55,10 @@ async def _rows(broker: URL, base: URL) -> list[list[dict[str, Any]]]:
     vhost = quote(vhost_of(broker), safe="")
     login = b64encode(f"{broker.user or 'guest'}:{broker.password or 'guest'}".encode()).decode()
     headers, timeout = {"Authorization": f"Basic {login}"}, aiohttp.ClientTimeout(total=TIMEOUT_S)
-    async with aiohttp.ClientSession(headers=headers, timeout=timeout, raise_for_status=True) as session:
+    connector = aiohttp.TCPConnector(ssl=_trusting(broker)) if base.scheme == "https" else None
+    async with aiohttp.ClientSession(
+        headers=headers, timeout=timeout, raise_for_status=True, connector=connector
+    ) as session:
 
         async def get(kind: str) -> list[dict[str, Any]]:
             url = URL(f"{str(base).rstrip('/')}/api/{kind}/{vhost}", encoded=True)
@@ -62,11 +69,24 @@ async def _rows(broker: URL, base: URL) -> list[list[dict[str, Any]]]:
         return list(await asyncio.gather(*map(get, ("exchanges", "queues", "bindings"))))
 
 
+def _trusting(broker: URL) -> ssl.SSLContext:
+    """By the files that the broker's URL names, as its own connections do.
+
+    Raises:
+        OSError: a file cannot be read, or is not fit (``ssl.SSLError``).
+    """
+    context = ssl.create_default_context(cafile=broker.query.get("cafile"))
+    if cert := broker.query.get("certfile"):
+        context.load_cert_chain(cert, broker.query.get("keyfile"))
+    return context
+
+
 def _unseen(why: str) -> Finding:
     return Finding(
         "policy",
         "policies",
         Found.UNSEEN,
         f"policies, and without configure permission arguments and bindings, cannot be seen ({why})",
-        "Give the user the tag `monitoring`, and set `broker.management_url` to the API's address",
+        "Give the user the tag `monitoring`, have the URL name it with its password, and set "
+        "`broker.management_url` to the API's address",
     )

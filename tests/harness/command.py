@@ -60,13 +60,22 @@ class Command:
         self.configure()
 
     def configure(
-        self, *, url: str | None = None, dsn: str | None = None, app: str | None = None, more: str = ""
+        self,
+        *,
+        url: str | None = None,
+        dsn: str | None = None,
+        app: str | None = None,
+        more: str = "",
+        broker: str = "",
     ) -> None:
-        """Write the configuration again; what is not given stays as it was. ``more`` goes to its top."""
+        """Write the configuration again; what is not given stays as it was.
+
+        ``more`` goes to its top, and ``broker`` into that section.
+        """
         self.url, self.dsn = url or self.url, dsn or self.dsn
         self.config.write_text(
             f'app = "{app or f"{self._module}:app"}"\nstate_dir = "state"\n{more}\n'
-            f'[broker]\nurl = "{self.url}"\n[ledger]\ndsn = "{self.dsn}"\n[lanes.cleanup]\n'
+            f'[broker]\nurl = "{self.url}"\n{broker}\n[ledger]\ndsn = "{self.dsn}"\n[lanes.cleanup]\n'
         )
 
     def __call__(self, *arguments: str) -> Ended:

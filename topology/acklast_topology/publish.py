@@ -25,6 +25,7 @@ from aiormq.exceptions import AMQPError, ChannelNotFoundEntity
 from acklast_topology.calls import bounded, only_real_cancellation
 from acklast_topology.job import Job
 from acklast_topology.names import Names
+from acklast_topology.refusal import Refusal, refusal_of, remedies
 from acklast_topology.sender import Sender, Sent, Status
 from acklast_topology.streaming import as_they_come
 
@@ -174,17 +175,20 @@ class Publisher:
 
     async def _reopen(self) -> Sender:
         await self._drop_connection()
+        refusals: list[Refusal] = []
         failures: list[str] = []
         for _ in self._urls:
             url = self._urls[self._next_url % len(self._urls)]
             try:
                 return await self._open(url)
             except (AMQPError, OSError, RuntimeError) as error:
-                failures.append(f"{_without_password(url)}: {str(error) or type(error).__name__}")
+                refusals.append(refusal_of(error, url))
+                failures.append(f"{_without_password(url)}: {refusals[-1].what}")
                 self._next_url += 1
                 await self._drop_connection()
         raise BrokerUnreachable(
-            f"no broker can be used ({'; '.join(failures)}). Check the URLs and the brokers"
+            f"no broker can be used ({'; '.join(failures)}). "
+            + (remedies(refusals) or "Check the URLs and the brokers")
         )
 
     async def _open(self, url: str) -> Sender:

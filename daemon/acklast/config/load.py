@@ -9,7 +9,9 @@ from pydantic import ValidationError
 
 from acklast.config.models import Config
 from acklast.config.problems import InvalidConfig, Problem, meant, problems_of
+from acklast.config.secrets import secret_path
 from acklast.config.sources import Draft, layered, read_lane_secrets, read_secrets, read_toml
+from acklast.config.tls import TLS_FILES
 from acklast.errors import ConfigError
 
 
@@ -42,8 +44,11 @@ def _validated(draft: Draft) -> tuple[Config | None, list[Problem]]:
 
 def _complete(draft: Draft, directory: Path, env: Mapping[str, str]) -> None:
     """Fill in what depends on the machine, so that the models need no environment."""
-    draft.section("broker")
+    broker = draft.section("broker")
     draft.section("ledger")
+    for key in TLS_FILES:
+        if isinstance(given := broker.get(key), str):
+            broker[key] = secret_path(given, directory, env)
     given = draft.values.get("state_dir")
     if given is None:
         draft.values["state_dir"] = default_state_dir(env)

@@ -30,6 +30,7 @@ from acklast.config.http import Http
 from acklast.config.quota import Quota, parse_quota
 from acklast.config.secrets import check_broker_url, check_dsn, masked, split_urls
 from acklast.config.section import PositiveS, Section
+from acklast.config.tls import Auth, Tls
 from acklast.policy import BreakerRules, OnUnknown, Policy
 from acklast_topology.names import NAME_RULE, Names, valid_name
 from acklast_topology.plan import Plan, plan_for
@@ -129,7 +130,7 @@ class Receiver(StrEnum):
 
 
 class Broker(Section):
-    """How to reach RabbitMQ. ``urls`` are tried in turn."""
+    """How to reach RabbitMQ. ``urls`` are tried in turn. ``load`` has made the files' paths absolute."""
 
     urls: Annotated[tuple[BrokerUrl, ...], BeforeValidator(split_urls), Field(min_length=1)]
     heartbeat_s: Annotated[int, Field(ge=1, le=3600)] = 15
@@ -138,10 +139,25 @@ class Broker(Section):
     longest_unacked_s: Annotated[float, Field(ge=1, le=86_400)] = 900.0
     management_url: Annotated[str, Field(pattern=r"^https?://[^/@\s]+")] | None = None
     receiver: Receiver = Receiver.BULK
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    auth: Auth = Auth.PLAIN
+
+    @model_validator(mode="after")
+    def _tls_fits(self) -> Self:
+        found = list(self._tls().problems([url.get_secret_value() for url in self.urls]))
+        if found:
+            text = "; ".join(f"{key} {valid}" for key, _, valid in found)
+            raise PydanticCustomError("several", "{text}", {"text": text, "problems": found})
+        return self
+
+    def _tls(self) -> Tls:
+        return Tls(self.ca_file, self.cert_file, self.key_file, self.auth)
 
     def addresses(self) -> tuple[str, ...]:
-        """The URLs, passwords included: for connecting only, never for a log."""
-        return tuple(url.get_secret_value() for url in self.urls)
+        """The URLs, with passwords and with what TLS needs: for connecting only, never for a log."""
+        return tuple(self._tls().told_to(url.get_secret_value()) for url in self.urls)
 
     def shown(self) -> tuple[str, ...]:
         """The URLs with their passwords masked."""
