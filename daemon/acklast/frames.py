@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from acklast_topology.contract import RawMessage
+from acklast_topology.message import OddTime
 
 METHOD: Final = 1
 HEADER: Final = 2
@@ -111,12 +112,12 @@ def _present(flags: int) -> tuple[tuple[int, int], ...]:
 
 
 @lru_cache(256)
-def timestamp(seconds: int) -> datetime | int:
-    """A moment, or the number where no calendar holds it: milliseconds, or nonsense."""
+def timestamp(seconds: int) -> datetime | OddTime:
+    """A moment, or the number where no calendar holds it."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
-        return seconds
+        return OddTime(seconds)
 
 
 def table(octets: bytes, depth: int = 0) -> dict[Any, Any]:

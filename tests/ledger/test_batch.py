@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -15,9 +16,9 @@ from acklast.ledger.batch import LIMIT, Answer, Batch, Batcher, Item, again_afte
 from acklast.ledger.changes import change_for
 from acklast.ledger.connect import Unsent
 from acklast.ledger.notes import Claims, Notes, ranges
-from acklast.outcome import Complete
+from acklast.outcome import Bury, Complete
 from harness import eventually
-from ledger.worlds import LANE, a_claim
+from ledger.worlds import LANE, a_claim, a_letter, a_record
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FRESH = Fresh(1, 1, 0, ambiguous=False, now=NOW)
@@ -72,6 +73,10 @@ def batcher(store: Store) -> Batcher:
 
 def claims(batcher: Batcher, *keys: str, session: int = 1) -> list[asyncio.Future[Claimed]]:
     return [asyncio.ensure_future(batcher.claim(session, a_claim(key))) for key in keys]
+
+
+def a_burial(key: str, payload: bytes) -> Record:
+    return replace(a_record(FRESH, Bury("refused"), key), letter=replace(a_letter(), payload=payload))
 
 
 def a_complete(key: str) -> Record:
@@ -378,3 +383,13 @@ def test_a_locked_job_is_asked_for_less_and_less_often() -> None:
     assert pauses == sorted(pauses)
     assert pauses[0] < 0.005
     assert pauses[-1] == 0.25
+
+
+async def test_large_payloads_go_few_at_a_time(
+    store: Store, batcher: Batcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "LIMIT_BYTES", 100)
+    burials = [a_burial(f"k{n}", b"x" * size) for n, size in enumerate((60, 60, 40, 500, 1, 30, 60))]
+    told = [batcher.record(1, burial, change_for(burial)) for burial in burials]
+    assert await asyncio.gather(*told) == [Recorded.RECORDED] * len(burials)
+    assert store.keys == [["k0", "k2"], ["k1", "k4", "k5"], ["k3"], ["k6"]]

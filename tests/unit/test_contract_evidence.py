@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import struct
+from base64 import b64decode
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -10,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from acklast.frames import message_of
 from acklast_topology.contract import RawMessage, digest, evidence
-from acklast_topology.evidence import MAX_EVIDENCE_BYTES, escaped
+from acklast_topology.evidence import AS_SENT, MAX_EVIDENCE_BYTES, escaped
+from acklast_topology.message import OddTime
 
 DEEP: Any = None
 for _ in range(500):
@@ -43,8 +47,29 @@ def test_values_are_made_plain(value: Any, shown: Any) -> None:
 
 
 def test_only_properties_that_were_set_are_shown() -> None:
-    raw = RawMessage(b"body", message_id="m", priority=0, user_id=b"\xff", exchange="e", routing_key="r")
-    assert evidence(raw).properties == {"message_id": "m", "priority": 0, "user_id": "\\xff"}
+    raw = RawMessage(b"body", message_id="m", priority=0, user_id="u", exchange="e", routing_key="r")
+    assert evidence(raw).properties == {"message_id": "m", "priority": 0, "user_id": "u"}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        RawMessage(b"", message_id=b"\xff", headers={"n": 1}),
+        RawMessage(b"", app_id="\0", timestamp=OddTime(2**64 - 1)),
+        RawMessage(b"", headers={b"\xff": "a", "\\xff": "b"}, type="t", priority=3),
+        RawMessage(b"", headers={"long": "x" * 100_000, "bytes": bytearray(b"\0\1"), "d": Decimal("1.50")}),
+        RawMessage(b"", headers={"when": OddTime(2**63), "deep": {"a": [{"b": b"\xfe"}] * 3}}),
+    ],
+)
+def test_what_cannot_be_shown_whole_is_kept_as_it_was_sent(raw: RawMessage) -> None:
+    octets = b64decode(evidence(raw).properties[AS_SENT])
+    read = message_of(struct.pack(">HHQ", 60, 0, 0) + octets, b"", "", "", False)
+    assert read == raw
+
+
+def test_two_names_that_look_alike_are_both_shown() -> None:
+    shown = evidence(RawMessage(b"", headers={b"\xff": "a", "\\xff": "b"})).headers
+    assert shown == {"\\xff": "a", "\\xff'": "b"}
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from acklast_topology.message import (
     Broken,
     Envelope,
     Malformed,
+    OddTime,
     RawMessage,
     Reason,
 )
@@ -237,6 +238,8 @@ def _moment(value: object, header: str, reason: Reason) -> datetime | None:
     """An RFC 3339 time with its offset, or an AMQP timestamp, in UTC."""
     if value is None:
         return None
+    if isinstance(value, OddTime):
+        raise Broken(reason, f"header {header} is out of range")
     if isinstance(value, datetime):
         moment = value
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -12,11 +13,15 @@ from hashlib import sha256
 from typing import Any, Final
 
 from acklast_topology.message import RawMessage
+from acklast_topology.wire import Properties
 
 MAX_EVIDENCE_BYTES: Final = 65_536
 """Bound of the headers, and again of the properties, as JSON."""
 MAX_TEXT_CHARS: Final = 8_192
 MAX_DEPTH: Final = 16
+MAX_AS_SENT_BYTES: Final = 262_144
+"""More than any broker's frame holds."""
+AS_SENT: Final = "as_sent_base64"
 CUT: Final = "…"
 """Stands where evidence was cut to its bounds."""
 
@@ -38,13 +43,26 @@ class Evidence:
 def evidence(raw: RawMessage) -> Evidence:
     """Show a message's headers and properties. Pure; never raises.
 
-    Binary is shown escaped, times as ISO 8601, decimals and numbers beyond 64 bits as text.
+    Binary is shown escaped, times as ISO 8601, decimals and numbers beyond 64 bits as text. Where anything
+    had to be escaped or cut, the properties show all of them once more as ``AS_SENT``.
     """
-    properties = ((name, getattr(raw, name)) for name in _PROPERTIES)
-    return Evidence(
-        headers=_Shower().table(raw.headers.items(), 0),
-        properties=_Shower().table(((n, v) for n, v in properties if v is not None), 0),
-    )
+    named = ((name, getattr(raw, name)) for name in _PROPERTIES)
+    of_headers, of_properties = _Shower(), _Shower()
+    headers = of_headers.table(raw.headers.items(), 0)
+    properties = of_properties.table(((n, v) for n, v in named if v is not None), 0)
+    if not (of_headers.whole and of_properties.whole):
+        properties |= _as_sent(raw)
+    return Evidence(headers, properties)
+
+
+def _as_sent(raw: RawMessage) -> dict[str, str]:
+    """The properties as AMQP encodes them, headers included: flags and values of a content header frame."""
+    try:
+        values = {name: getattr(raw, name) for name in _PROPERTIES if name != "type"}
+        octets = Properties(**values, headers=dict(raw.headers), message_type=raw.type).marshal()  # type: ignore[arg-type]
+    except Exception:  # what no AMQP reader makes has no encoding either
+        return {}
+    return {AS_SENT: b64encode(octets).decode()} if len(octets) <= MAX_AS_SENT_BYTES else {}
 
 
 def digest(raw: RawMessage) -> bytes:
@@ -73,14 +91,19 @@ class _Shower:
 
     def __init__(self) -> None:
         self._left = MAX_EVIDENCE_BYTES
+        self.whole = True
+        """Whether what was shown can be turned back into what it was."""
 
     def table(self, items: Iterable[tuple[Any, Any]], depth: int) -> dict[str, Any]:
         shown: dict[str, Any] = {}
         for key, value in items:
             if self._left <= 0 or depth > MAX_DEPTH:
                 shown[CUT] = "cut"
+                self.whole = False
                 break
             name = self._text(key) if isinstance(key, str | bytes | bytearray) else self._other(key)
+            while name in shown:  # escaped, two names may look alike
+                name += "'"
             shown[name] = self._value(value, depth)
         return shown
 
@@ -89,6 +112,7 @@ class _Shower:
         for value in values:
             if self._left <= 0 or depth > MAX_DEPTH:
                 shown.append(CUT)
+                self.whole = False
                 break
             shown.append(self._value(value, depth))
         return shown
@@ -118,10 +142,12 @@ class _Shower:
     def _text(self, value: str | bytes | bytearray) -> str:
         text = escaped(value[:MAX_TEXT_CHARS])
         self._left -= len(json.dumps(text))
+        self.whole = self.whole and text == value
         return text if len(value) <= MAX_TEXT_CHARS else text + CUT
 
     def _other(self, value: object) -> str:
         """Decimals, and what no AMQP reader makes."""
+        self.whole = False
         if isinstance(value, int):
             return self._text(hex(value)[:MAX_TEXT_CHARS])  # decimal digits without measure raise
         try:

@@ -37,6 +37,12 @@ class Reason(StrEnum):
     UNDECODABLE = "undecodable"
 
 
+class OddTime(int):
+    """The seconds of an AMQP timestamp that no calendar holds: milliseconds, or nonsense."""
+
+    __slots__ = ()
+
+
 @value
 class RawMessage:
     """One AMQP message as it came, before anything of it is believed.

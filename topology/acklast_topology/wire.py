@@ -16,6 +16,8 @@ from typing import Any
 from aiormq import spec
 from pamqp import encode
 
+from acklast_topology.message import OddTime
+
 _INT32 = 2**31
 _INT64 = 2**63
 _UINT64 = 2**64
@@ -79,6 +81,8 @@ def _encode(value: object) -> bytes:
 
 
 def _integer(value: int) -> bytes:
+    if isinstance(value, OddTime):
+        return b"T" + _timestamp(value)
     if -_INT32 <= value < _INT32:
         return b"I" + struct.pack(">i", value)
     if -_INT64 <= value < _INT64:
