@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from acklast import App, Context, Permanent, Transient
+from acklast_topology.contract import KEY_HEADER
 from harness.scripted import LANE, TYPE
 
 AGAIN: Final = b"again"
@@ -28,4 +29,5 @@ async def work(payload: bytes, ctx: Context) -> None:
 
 
 def _ours(name: object) -> bool:
-    return not str(name).lower().startswith("x-")
+    """Not what the broker adds, nor the key, which a carrier has in its header wherever it was."""
+    return name != KEY_HEADER and not str(name).lower().startswith("x-")
