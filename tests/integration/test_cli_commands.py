@@ -116,7 +116,7 @@ def test_the_topology_is_made_once_and_found_after(command: Command) -> None:
 
 
 def test_a_queue_that_differs_is_named_with_its_remedy(command: Command, broker: Broker) -> None:
-    plan = command("topology", "plan", "--json").document
+    plan = command("topology", "plan", "--offline", "--json").document
     queue = plan["queues"][1]["name"]
     body = {"durable": True, "arguments": {"x-queue-type": "classic"}}
     broker.management.call("PUT", f"queues/{broker.vhost}/{queue}", body)
@@ -125,9 +125,9 @@ def test_a_queue_that_differs_is_named_with_its_remedy(command: Command, broker:
     assert f"differs  queue    {queue}" in done.out
 
 
-def test_the_plan_needs_no_server(command: Command) -> None:
+def test_the_whole_plan_needs_no_server(command: Command) -> None:
     command.configure(url="amqp://127.0.0.1:1/", dsn="postgresql://127.0.0.1:1/x")
-    done = command("topology", "plan")
+    done = command("topology", "plan", "--offline")
     assert done.exit == Exit.OK
     assert "queue    acklast.v1.cleanup.work\n           x-queue-type = quorum" in done.out
     assert "binding  acklast.v1.in -> acklast.v1.cleanup.work by cleanup.#" in done.out

@@ -29,8 +29,11 @@ class Shown:
     def queue(self, name: str) -> dict[str, Any]:
         return next(queue for queue in self.queues if queue["name"] == name)
 
-    def told(self) -> list[tuple[str, Found, str]]:
-        found = inspect(PLAN, self.exchanges, self.queues, self.bindings)
+    def exchange(self, name: str) -> dict[str, Any]:
+        return next(exchange for exchange in self.exchanges if exchange["name"] == name)
+
+    def told(self, policies: list[dict[str, Any]] | None = None) -> list[tuple[str, Found, str]]:
+        found = inspect(PLAN, self.exchanges, self.queues, self.bindings, policies or [])
         assert all(finding.remedy and not finding.fit for finding in found)
         return [(finding.name, finding.status, finding.detail) for finding in found]
 
@@ -47,6 +50,10 @@ def test_what_is_as_planned_gives_no_word() -> None:
         (WORK, {"message-ttl": 86_400_000}, "message-ttl"),
         (WAIT, {"message-ttl": 29_999}, "message-ttl"),
         (WORK, {"delivery-limit": 20}, "delivery-limit"),
+        (WORK, {"delivery-limit": -1}, "delivery-limit"),
+        # In a quorum queue the policy's overflow is in force, whatever the argument says.
+        (WORK, {"max-length": 10, "overflow": "drop-head"}, "overflow"),
+        (DEAD, {"dead-letter-exchange": "elsewhere"}, "dead-letter-exchange"),
     ],
 )
 def test_a_policy_that_loses_messages_is_named(queue: str, policy: dict[str, Any], said: str) -> None:
@@ -62,7 +69,8 @@ def test_a_policy_that_loses_messages_is_named(queue: str, policy: dict[str, Any
     [
         (WAIT, {"message-ttl": 30_000}),
         (WORK, {"delivery-limit": 1000}),
-        (WORK, {"max-length": 10, "overflow": "drop-head"}),  # our argument, reject-publish, is in force
+        (WORK, {"max-length": 10}),  # a full queue refuses, by our argument
+        (WORK, {"dead-letter-exchange": "elsewhere"}),  # our argument is in force
         (WORK, {"ha-mode": "all"}),
         (WORK, None),
     ],
@@ -103,3 +111,29 @@ def test_what_is_missing_is_told() -> None:
     assert statuses.pop(shown.exchanges[0]["name"]) is Found.DIFFERS
     assert list(statuses.values()) == [Found.MISSING]
     assert gone["destination"] in next(iter(statuses))
+
+
+def test_an_alternate_exchange_by_policy_swallows_retries() -> None:
+    shown = Shown()
+    for name in (NAMES.route, NAMES.ingress):
+        shown.exchange(name)["policy"] = "aside"
+    aside = {"name": "aside", "definition": {"alternate-exchange": "elsewhere"}}
+    # Of the ingress exchange our argument is in force.
+    [(name, status, detail)] = shown.told([aside])
+    assert (name, status) == (NAMES.route, Found.DIFFERS)
+    assert "alternate-exchange = elsewhere" in detail
+    assert shown.told([{"name": "aside", "definition": {"federation-upstream-set": "all"}}]) == []
+
+
+def test_a_policy_that_may_not_be_seen_is_a_remark() -> None:
+    shown = Shown()
+    shown.exchange(NAMES.route)["policy"] = "aside"
+    [remark] = inspect(PLAN, shown.exchanges, shown.queues, shown.bindings, None)
+    assert (remark.status, remark.fit) == (Found.UNSEEN, True)
+    assert "'aside'" in remark.detail
+
+
+def test_an_internal_exchange_takes_nothing() -> None:
+    shown = Shown()
+    shown.exchange(NAMES.route)["internal"] = True
+    assert "internal" in shown.told()[0][2]

@@ -50,6 +50,25 @@ async def apply(connection: AbstractConnection, plan: Plan) -> list[Finding]:
     return found + [await _binding(connection, binding, unfit) for binding in plan.bindings]
 
 
+async def compare(connection: AbstractConnection, plan: Plan) -> list[Finding]:
+    """Hold the arguments of what is there against the plan's, by declaring it again; makes nothing.
+
+    For a user that may configure it; others are answered ``refused``. What is not there is ``missing``.
+
+    Raises:
+        ConnectionError: the connection ended.
+        TimeoutError: the broker did not answer within ``TIMEOUT_S``.
+    """
+    found = []
+    for exchange in plan.exchanges:
+        here = await exists(connection, "exchange", exchange.name)
+        found.append(await _exchange(connection, exchange) if here.fit else here)
+    for queue in plan.queues:
+        here = await exists(connection, "queue", queue.name)
+        found.append(await _queue(connection, queue) if here.fit else here)
+    return found
+
+
 async def exists(connection: AbstractConnection, kind: str, name: str) -> Finding:
     """Whether an exchange or queue is there. Needs no permission on it."""
 
@@ -62,16 +81,21 @@ async def exists(connection: AbstractConnection, kind: str, name: str) -> Findin
     return await _attempt(connection, kind, name, look)
 
 
-async def ready(connection: AbstractConnection, queue: str) -> int:
-    """How many messages are ready in a queue; 0 where it is not there, or cannot be seen."""
-    count = 0
+async def ready(connection: AbstractConnection, queue: str) -> tuple[int, int]:
+    """How many messages are ready in a queue, and its consumers; none where it is not there or not seen.
+
+    A quorum queue also counts a consumer that ended and holds messages still. A busy one may answer (0, 0)
+    whatever it holds: one answer proves nothing.
+    """
+    counts = 0, 0
 
     async def look(channel: AbstractChannel) -> None:
-        nonlocal count
-        count = (await channel.queue_declare(queue, passive=True)).message_count or 0
+        nonlocal counts
+        there = await channel.queue_declare(queue, passive=True)
+        counts = there.message_count or 0, there.consumer_count or 0
 
     await _attempt(connection, "queue", queue, look)
-    return count
+    return counts
 
 
 async def _exchange(connection: AbstractConnection, exchange: Exchange) -> Finding:
@@ -146,8 +170,8 @@ def differs(kind: str, name: str, text: str) -> Finding:
         name,
         Found.DIFFERS,
         f"argument {found['argument']} differs: {found['values']}",
-        f"An existing {kind} keeps its arguments. Empty and delete {name}, then run `acklast topology "
-        "apply`; if it is not acklast's, use another namespace",
+        f"`acklast topology apply --migrate` replaces {name} and loses nothing; if it is not acklast's, use "
+        "another namespace",
     )
 
 

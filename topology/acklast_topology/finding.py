@@ -19,18 +19,21 @@ class Found(StrEnum):
     """The broker did not let this user look or declare."""
     LEFT = "left"
     """Not in the plan any more, and jobs are in it."""
+    EXTRA = "extra"
+    """There, and nothing in the plan names it. A remark, not a fault."""
     UNSEEN = "unseen"
     """Not visible with what this user may do. A remark, not a fault."""
 
 
-_FIT: Final = frozenset({Found.CREATED, Found.PRESENT, Found.UNSEEN})
+_FIT: Final = frozenset({Found.CREATED, Found.PRESENT, Found.EXTRA, Found.UNSEEN})
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One object: ``kind`` is ``exchange``, ``queue``, ``binding`` or ``policy``.
 
-    ``remedy`` is empty where nothing is to be done.
+    ``remedy`` is empty where nothing is to be done. ``messages`` is how many a queue holds, None where they
+    were not counted. A policy has the name of what it is in force on.
     """
 
     kind: str
@@ -38,6 +41,7 @@ class Finding:
     status: Found
     detail: str = ""
     remedy: str = ""
+    messages: int | None = None
 
     @property
     def fit(self) -> bool:

@@ -18,6 +18,26 @@ def valid_name(name: str) -> bool:
     return _NAME.match(name) is not None
 
 
+_PLACE = re.compile(
+    r"(?P<lane>[a-z0-9_-]+)\.(?P<kind>work|dead|wait|fair)(?:\.(?P<number>[1-9][0-9]*))?(?P<moving>\.moving)?\Z"
+)
+_NUMBERED = frozenset({"wait", "fair"})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a queue is for, read from its name.
+
+    ``kind`` is ``work``, ``dead``, ``wait`` or ``fair``; ``number`` the seconds of a wait queue or the number
+    of a fair one. ``moving``: it stands in for that queue while it is replaced.
+    """
+
+    lane: str
+    kind: str
+    number: int = 0
+    moving: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Names:
     """Names under one namespace.
@@ -58,6 +78,21 @@ class Names:
 
     def dead(self, lane: str) -> str:
         return f"{self.ns}.{VERSION}.{lane}.dead"
+
+    def moving(self, queue: str) -> str:
+        """What stands in for a queue while it is replaced."""
+        return f"{queue}.moving"
+
+    def place(self, queue: str) -> Place | None:
+        """What a queue of a lane is for; None for any other name."""
+        if not self.owns(queue):
+            return None
+        found = _PLACE.match(queue, len(f"{self.ns}.{VERSION}."))
+        if found is None or not valid_name(found["lane"]):
+            return None
+        if (found["number"] is not None) != (found["kind"] in _NUMBERED):
+            return None
+        return Place(found["lane"], found["kind"], int(found["number"] or 0), found["moving"] is not None)
 
     def owns(self, name: str) -> bool:
         """Whether ``name`` lies in this namespace."""

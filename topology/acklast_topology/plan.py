@@ -71,18 +71,35 @@ def plan_for(
     wanted, with_fair = tuple(dict.fromkeys(lanes)), frozenset(fair)
     _require_valid(wanted, buckets_s)
     queues = [_quorum(names.unrouted)]
-    bindings = [Binding(names.unrouted, names.unrouted, "")]
     for lane in wanted:
         queues += _lane_queues(names, lane, buckets_s)
-        bindings += _lane_bindings(names, lane, buckets_s)
     for lane in (lane for lane in wanted if lane in with_fair):
         # A dead letter of theirs goes where one of the work queue does.
         dead = _dead_letters_to(names, dead_key(lane))
         queues += [_quorum(names.fair(lane, number), dead) for number in FAIR_QUEUES]
-        bindings += [
-            Binding(names.route, names.fair(lane, number), fair_key(lane, number)) for number in FAIR_QUEUES
-        ]
+    bindings = [binding for queue in queues for binding in bindings_of(names, queue.name)]
     return Plan(_exchanges(names), tuple(queues), tuple(bindings))
+
+
+def bindings_of(names: Names, queue: str) -> list[Binding]:
+    """How a queue of this name is reached, planned or not; nothing for a name that is not acklast's."""
+    if queue in (names.unrouted, names.moving(names.unrouted)):
+        return [Binding(names.unrouted, queue, "")]
+    place = names.place(queue)
+    if place is None:
+        return []
+    lane = place.lane
+    match place.kind:
+        case "work":
+            # "#" matches no word too, but says so to nobody who reads the bindings: both are there.
+            from_outside = [Binding(names.ingress, queue, key) for key in (lane, f"{lane}.#")]
+            return [*from_outside, Binding(names.route, queue, work_key(lane))]
+        case "wait":
+            return [Binding(names.route, queue, wait_key(lane, place.number))]
+        case "fair":
+            return [Binding(names.route, queue, fair_key(lane, place.number))]
+        case _:
+            return [Binding(names.route, queue, dead_key(lane))]
 
 
 def _exchanges(names: Names) -> tuple[Exchange, ...]:
@@ -111,17 +128,6 @@ def _lane_queues(names: Names, lane: str, buckets_s: tuple[int, ...]) -> list[Qu
         _quorum(names.work(lane), _dead_letters_to(names, dead_key(lane))),
         *waits,
         _quorum(names.dead(lane)),
-    ]
-
-
-def _lane_bindings(names: Names, lane: str, buckets_s: tuple[int, ...]) -> list[Binding]:
-    return [
-        # "#" matches no word too, but says so to nobody who reads the bindings: both are there.
-        Binding(names.ingress, names.work(lane), lane),
-        Binding(names.ingress, names.work(lane), f"{lane}.#"),
-        Binding(names.route, names.work(lane), work_key(lane)),
-        *(Binding(names.route, names.wait(lane, s), wait_key(lane, s)) for s in buckets_s),
-        Binding(names.route, names.dead(lane), dead_key(lane)),
     ]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
 
 from aio_pika.abc import AbstractConnection
 
@@ -11,12 +12,15 @@ from acklast.broker import Link
 from acklast.config import Config, Declare
 from acklast.errors import BrokerUnavailable, TopologyError
 from acklast.ledger.postgres import PostgresLedger
-from acklast.management import looked_into
+from acklast.management import inspected, seen
 from acklast.telemetry.events import Emitter
 from acklast_topology.declare import apply
 from acklast_topology.finding import Finding, Found
+from acklast_topology.leftovers import stray_bindings
 from acklast_topology.plan import Plan, plan_for
-from acklast_topology.verify import left_behind, verify
+from acklast_topology.verify import left_behind, leftovers, verify
+
+Look: TypeAlias = Callable[[AbstractConnection, Plan], Awaitable[list[Finding]]]
 
 
 @asynccontextmanager
@@ -74,13 +78,30 @@ async def require_lane(config: Config, lane: str) -> None:
         raise TopologyError(f"{first.kind} {first.name} does not fit: {first.detail}", first.remedy)
 
 
-async def verified(connection: AbstractConnection, plan: Plan, config: Config) -> list[Finding]:
-    """All that can be seen of the plan on the broker, by whatever way; changes nothing."""
-    seen = await looked_into(plan, config.broker.addresses(), config.broker.management_url)
-    seen += await left_behind(connection, config.names, config.unfair_lanes)
-    if any(finding.status is Found.UNSEEN for finding in seen):
-        return [*await verify(connection, plan), *seen]
-    return seen
+async def verified(
+    connection: AbstractConnection, plan: Plan, config: Config, look: Look = verify
+) -> list[Finding]:
+    """All that can be seen of the plan on the broker, by whatever way; changes nothing.
+
+    ``look`` is what AMQP can tell where the management API cannot be asked.
+    """
+    shown = await seen(config.broker.addresses(), config.broker.management_url)
+    found = inspected(plan, shown)
+    if isinstance(shown, Finding):
+        left = await left_behind(connection, config.names, config.unfair_lanes)
+        return [*await look(connection, plan), *found, *left]
+    found += await leftovers(connection, config.names, plan, shown.queues)
+    return [*found, *stray_bindings(config.names, shown.bindings), *_too_new(plan, shown.queues)]
+
+
+def _too_new(plan: Plan, queues: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    """A queue shows its policies once it has statistics, some seconds after it was made."""
+    planned = {queue.name for queue in plan.queues}
+    new = [row for row in queues if row["name"] in planned and "effective_policy_definition" not in row]
+    if not new:
+        return []
+    detail = f"policies of {len(new)} queues that are new cannot be seen yet"
+    return [Finding("policy", "policies", Found.UNSEEN, detail, "Look again in some seconds")]
 
 
 def faults(findings: Sequence[Finding]) -> list[Finding]:

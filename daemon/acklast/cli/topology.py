@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
+from aio_pika.abc import AbstractConnection
 from yarl import URL
 
 from acklast.broker import vhost_of
@@ -16,22 +17,44 @@ from acklast.cli.servers import broker_of, faults, verified
 from acklast.config import Config
 from acklast.errors import Exit
 from acklast_topology import declare, definitions
-from acklast_topology.finding import Finding
+from acklast_topology.changes import Action, Change, changes
+from acklast_topology.finding import Finding, Found
 from acklast_topology.plan import Plan
 
 app = typer.Typer(help="The broker's exchanges, queues and bindings.")
 
+_SIGNS: Final = {
+    Action.CREATE: ("+", "green"),
+    Action.MIGRATE: ("~", "yellow"),
+    Action.REMOVE: ("-", "yellow"),
+    Action.LEAVE: (".", None),
+    Action.CORRECT: ("!", "red"),
+    Action.UNSEEN: ("?", None),
+}
 
-@app.command(epilog=epilog())
-def plan(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
-    """Show what belongs on the broker, with every argument. Connects to nothing."""
+
+@app.command(epilog=epilog(Exit.UNFIT))
+def plan(
+    config: ConfigPath = CONFIG,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Show all that belongs there instead. Connects to nothing.")
+    ] = False,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit 4 where something is to be changed.")
+    ] = False,
+    as_json: Json = False,
+) -> Exit:
+    """Show what would change on the broker, a line for each. Changes nothing."""
     settings = configured(config)
-    planned = settings.plan()
+    if offline:
+        return _tell_offline(settings.plan(), as_json=as_json)
+    found = changes(asyncio.run(_compare(settings)))
+    to_do = any(change.to_do for change in found)
     if as_json:
-        say_json(planned)
+        say_json({"to_do": to_do, "changes": found})
     else:
-        _tell_plan(planned)
-    return Exit.OK
+        _tell_changes(found)
+    return Exit.UNFIT if exit_code and to_do else Exit.OK
 
 
 @app.command(epilog=epilog())
@@ -67,9 +90,20 @@ def apply(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
 def verify(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
     """Look whether all is there, as planned, and safe from policies. Changes nothing."""
     found = asyncio.run(_verify(configured(config)))
-    if not (found or as_json):
-        people().print("All is there, as planned, and no policy harms it.")
+    if not (as_json or any(finding.status is not Found.UNSEEN for finding in found)):
+        people().print("All that can be seen is as planned, and no policy harms it.")
     return _tell(found, as_json=as_json)
+
+
+async def _compare(config: Config) -> list[Finding]:
+    async with broker_of(config) as connection:
+        return await verified(connection, config.plan(), config, _compared)
+
+
+async def _compared(connection: AbstractConnection, plan: Plan) -> list[Finding]:
+    """What AMQP alone can tell. What this user may not declare is there, and more cannot be seen of it."""
+    found = await declare.compare(connection, plan)
+    return [finding for finding in found if finding.status is not Found.REFUSED]
 
 
 async def _verify(config: Config) -> list[Finding]:
@@ -90,6 +124,27 @@ def _tell(found: list[Finding], *, as_json: bool) -> Exit:
     else:
         _tell_findings(found)
     return Exit.CONFIG if unfit else Exit.OK
+
+
+def _tell_changes(found: list[Change]) -> None:
+    console = people()
+    if not any(change.to_do for change in found):
+        console.print("Nothing is to be changed.")
+    for change in found:
+        sign, style = _SIGNS[change.action]
+        console.print(
+            f"{sign} {change.action:<8} {change.kind:<8} {change.name}: {change.detail}", style=style
+        )
+        if change.remedy:
+            console.print(f"{'':20}{change.remedy}")
+
+
+def _tell_offline(planned: Plan, *, as_json: bool) -> Exit:
+    if as_json:
+        say_json(planned)
+    else:
+        _tell_plan(planned)
+    return Exit.OK
 
 
 def _tell_plan(planned: Plan) -> None:
