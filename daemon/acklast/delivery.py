@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, assert_never
 
 from acklast import faults, letters
+from acklast.custody import kept_of
 from acklast.errors import LedgerUnavailable, SessionLost
 from acklast.judge import Judged, judge, name_of
 from acklast.lane import Abandoned, Lane
@@ -138,6 +139,7 @@ async def _claim(lane: Lane, envelope: Envelope) -> tuple[Session, Claimed]:
         published_at=envelope.published_at,
         deadline=envelope.deadline,
         not_before=envelope.not_before,
+        kept=kept_of(envelope) if lane.custody else None,
     )
     tries = 0
     while True:
@@ -223,6 +225,7 @@ async def _record(
         started_at=judged.started_at,
         effect_at=judged.ended_at,
         letter=letter,
+        frees=lane.custody,
     )
     try:
         return await lane.insist(lane.ledger.record, session, record)

@@ -69,6 +69,8 @@ class Lane:
     active: dict[str, float] = field(default_factory=dict)
     """Keys that this process has claimed and not yet recorded, and when their deliveries came: a second copy
     of theirs waits."""
+    custody: bool = False
+    """The ledger keeps the messages of its open jobs."""
     attempting: set[asyncio.Task[Any]] = field(default_factory=set)
     """Tasks inside an attempt: the only ones that a drain may cut."""
 

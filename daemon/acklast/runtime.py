@@ -13,7 +13,7 @@ from typing import Final
 
 from acklast import __version__
 from acklast.broker import CarrierSender, Link
-from acklast.config.models import Config, Declare, Receiver
+from acklast.config.models import Config, Custody, Declare, Receiver
 from acklast.config.rotation import Servers
 from acklast.consumer import Consumer
 from acklast.delivery import process
@@ -43,6 +43,7 @@ from acklast.pacing.slots import Slots
 from acklast.pacing.turn import Turn
 from acklast.pruner import Pruner, keeps_of
 from acklast.receiver import KNOWN_AIORMQ, knows_library, library_version
+from acklast.reconciler import Reconciler
 from acklast.reporter import Observed, reports_of
 from acklast.settle import Delivery, Settler
 from acklast.steering import Steering
@@ -143,6 +144,9 @@ class Daemon:
         self._prefetches: dict[str, list[Prefetch]] = {}
         self._observed: list[Observed] = []
         self._send = CarrierSender(self._publishing, timeout_s=config.broker.publish_timeout_s)
+        self._reconciler = Reconciler(
+            config, self._address(), self._consuming.connect, self._send, emitter, chance=random.random
+        )
 
     def _budgets_in_use(self) -> Iterator[str]:
         used = {lane.budget for lane in self._config.lanes.values()}
@@ -193,9 +197,11 @@ class Daemon:
             consumers = [asyncio.create_task(consumer.run(), name="consumer") for consumer in made]
             ready = asyncio.create_task(self._tell_when_ready(made))
             self._pruner.start()
+            self._reconciler.start()
             overlong.start()
             await _first(stop.asked, *consumers)
             self._pruner.stop()
+            await self._reconciler.close()
             ready.cancel()
             await asyncio.gather(ready, return_exceptions=True)
             receipt = await drain(
@@ -216,6 +222,7 @@ class Daemon:
                 task.cancel()
             await asyncio.gather(*consumers, return_exceptions=True)
             await self._pruner.close()
+            await self._reconciler.close()
             await overlong.close()
             await self._consuming.close()
             await self._publishing.close()
@@ -296,6 +303,7 @@ class Daemon:
             worker=self._worker,
             version=__version__,
             chance=random.random,
+            custody=lane.custody is Custody.LEDGER,
         )
 
     def _consumers(self, lane: Lane) -> list[Consumer]:

@@ -76,10 +76,10 @@ class Site:
         env = {DIRECTORY: str(self.directory), **(env or {})}
         return Daemon(self._config, instance, env=env, fault=fault, fresh=fresh)
 
-    async def command(self, *arguments: str) -> Any:
+    async def command(self, *arguments: str, code: int = 0) -> Any:
         """Run one command with ``--json`` beside the daemons, in this process; its document."""
-        code, out = await asyncio.to_thread(self._run, *arguments, "--json", "--config", str(self._config))
-        assert code == 0, (arguments, code, out)
+        ended, out = await asyncio.to_thread(self._run, *arguments, "--json", "--config", str(self._config))
+        assert ended == code, (arguments, ended, out)
         return json.loads(out)
 
     @staticmethod

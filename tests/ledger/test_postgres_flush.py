@@ -15,7 +15,7 @@ import pytest
 from acklast.errors import LedgerUnavailable
 from acklast.ledger import batch
 from acklast.ledger import statement as parts
-from acklast.ledger.api import Fresh, Held, Recorded, Session, State
+from acklast.ledger.api import Fresh, Held, Kept, Recorded, Session, State
 from acklast.ledger.batch import Batch, Item
 from acklast.ledger.changes import change_for
 from acklast.ledger.flush import SETTINGS, prepared
@@ -249,8 +249,10 @@ async def test_most_updates_are_hot(postgres: PostgresWorld) -> None:
 
 
 def every_statement() -> list[str]:
-    names = ("claims", "dones", "tells", "notes", "acked", "careful")
-    return [statement(**dict(zip(names, chosen, strict=True))) for chosen in product((False, True), repeat=6)]
+    names = ("claims", "kept", "dones", "tells", "notes", "acked", "frees", "careful")
+    choices = (dict(zip(names, chosen, strict=True)) for chosen in product((False, True), repeat=len(names)))
+    # What is kept comes with a claim.
+    return [statement(**chosen) for chosen in choices if chosen["claims"] or not chosen["kept"]]
 
 
 async def test_postgres_understands_every_statement_that_can_be_put_together(postgres: PostgresWorld) -> None:
@@ -268,12 +270,12 @@ async def test_a_plan_made_for_an_empty_ledger_is_right_for_a_full_one(
     connection = await asyncpg.connect(postgres.dsn, server_settings=dict(SETTINGS))
     session = await start(postgres.ledger)
     fresh = Fresh(1, 1, 0, ambiguous=False, now=await postgres.now())
-    told = [a_record(fresh, Complete(), "b"), a_record(fresh, Bury("refused"), "c")]
+    told = [a_record(fresh, Complete(), "b", frees=True), a_record(fresh, Bury("refused"), "c", frees=True)]
     items = [
         Item(n, session.id, (LANE, one.key), record=one, change=change_for(one)) for n, one in enumerate(told)
     ]
     batch = Batch(
-        [Item(9, session.id, (LANE, "a"), claim=a_claim("a")), *items],
+        [Item(9, session.id, (LANE, "a"), claim=a_claim("a", kept=Kept(b"", b""))), *items],
         Notes(session.id, [1], {(LANE, "d"): 1}),
     )
     sql, arguments = prepared(batch, careful=careful)
@@ -284,6 +286,7 @@ async def test_a_plan_made_for_an_empty_ledger_is_right_for_a_full_one(
     assert plan.count("using jobs_pkey on jobs") == lookups
     found = r"using jobs_pkey on jobs.*\n *Index Cond: \(\(lane = .* AND \(key = "
     assert len(re.findall(found, plan)) == lookups, plan
+    assert plan.count("using custody_pkey on custody") == 2, plan
     assert not re.search(r"Seq Scan|Hash|Merge|Bitmap", plan), plan
 
 

@@ -20,7 +20,7 @@ from acklast.cli.rows import DataError, Kind, read_rows
 from acklast.cli.servers import ledger_of, require_lane
 from acklast.cli.tally import Tally
 from acklast.cli.template import KeyTemplate
-from acklast.config import Config, select
+from acklast.config import Config, Custody, select
 from acklast.errors import BrokerUnavailable, Exit, TopologyError
 from acklast_topology.publish import BrokerUnreachable, Publisher, TopologyMissing
 
@@ -118,7 +118,9 @@ async def _enqueue(
     async with ledger_of(config) as ledger, _publisher(config) as publisher:
         with bar(os.fstat(stream.fileno()).st_size, f"enqueue {order.lane}") as progress:
             tally.say = progress.say
-            async for item in feed(ledger, publisher, order.run, pieces, lambda: stop and not tally.complete):
+            keep = config.lanes[order.lane].custody is Custody.LEDGER
+            ended = lambda: stop and not tally.complete  # noqa: E731 - read once, below
+            async for item in feed(ledger, publisher, order.run, pieces, ended, keep=keep):
                 tally.add(item)
                 progress.at(stream.tell(), f"{tally.rows} rows")
     return not stop or tally.complete

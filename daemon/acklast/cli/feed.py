@@ -14,6 +14,7 @@ from typing import Final, TypeAlias, assert_never
 
 from acklast.cli.rows import BadRow, Entry, Row
 from acklast.cli.template import BadField, KeyTemplate
+from acklast.custody import kept_raw
 from acklast.ledger.api import Ledger, Manifested, ManifestRow
 from acklast_topology.publish import Job, Publisher, Status
 
@@ -141,25 +142,34 @@ def told_apart(chunk: Sequence[Work]) -> tuple[dict[str, Pending], list[Item]]:
 
 
 async def feed(
-    ledger: Ledger, publisher: Publisher, run: str, pieces: Iterable[list[Work]], stop: Callable[[], bool]
+    ledger: Ledger,
+    publisher: Publisher,
+    run: str,
+    pieces: Iterable[list[Work]],
+    stop: Callable[[], bool],
+    *,
+    keep: bool = False,
 ) -> AsyncIterator[Item]:
-    """Promise and publish chunk by chunk; yields every row's fate. ``stop`` is asked after each chunk."""
+    """Promise and publish chunk by chunk; yields every row's fate. ``stop`` is asked after each chunk.
+
+    ``keep``: the ledger is to keep the messages, as the lane's custody says.
+    """
     for chunk in pieces:
-        async for item in _feed_chunk(ledger, publisher, run, chunk):
+        async for item in _feed_chunk(ledger, publisher, run, chunk, keep):
             yield item
         if stop():
             return
 
 
 async def _feed_chunk(
-    ledger: Ledger, publisher: Publisher, run: str, chunk: Sequence[Work]
+    ledger: Ledger, publisher: Publisher, run: str, chunk: Sequence[Work], keep: bool
 ) -> AsyncIterator[Item]:
     pending, items = told_apart(chunk)
     for item in items:
         yield item
     if not pending:
         return
-    answers = await ledger.manifest(run, [_promise(piece.job) for piece in pending.values()])
+    answers = await ledger.manifest(run, [_promise(piece.job, keep) for piece in pending.values()])
     known = dict(zip(pending, answers, strict=True))
     for key, answer in known.items():
         if (fate := _settled_already(answer)) is not None:
@@ -171,8 +181,9 @@ async def _feed_chunk(
         yield Item(pending[key].line, key, fate_of(result.status, known[key]), result.detail)
 
 
-def _promise(job: Job) -> ManifestRow:
-    return ManifestRow(job.lane, job.key, job.fingerprint, job.type, job.deadline)
+def _promise(job: Job, keep: bool) -> ManifestRow:
+    kept = kept_raw(job.raw(), job.key) if keep else None
+    return ManifestRow(job.lane, job.key, job.fingerprint, job.type, job.deadline, kept)
 
 
 def _settled_already(answer: Manifested) -> Fate | None:

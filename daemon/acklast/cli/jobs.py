@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from acklast.cli.exits import epilog
+from acklast.cli.missing import missing
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import line, people, plain, say_json
 from acklast.cli.servers import ledger_of
@@ -52,6 +53,9 @@ def show(
         for job in jobs:
             tell(people(), job)
     return Exit.OK
+
+
+app.command(epilog=epilog(Exit.UNFIT))(missing)
 
 
 async def _jobs(config: Config, key: str, lane: str | None) -> Sequence[JobView]:

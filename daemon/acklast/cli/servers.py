@@ -24,11 +24,11 @@ Look: TypeAlias = Callable[[AbstractConnection, Plan], Awaitable[list[Finding]]]
 
 
 @asynccontextmanager
-async def broker_of(config: Config) -> AsyncIterator[AbstractConnection]:
-    """A plain connection to the first broker that answers.
+async def link_of(config: Config) -> AsyncIterator[Link]:
+    """The broker, for as long as the command takes.
 
     Raises:
-        BrokerUnavailable: none answers, or the connection ended on the way.
+        BrokerUnavailable: the connection ended on the way.
     """
     link = Link(
         config.broker.addresses(),
@@ -38,13 +38,24 @@ async def broker_of(config: Config) -> AsyncIterator[AbstractConnection]:
         connect_timeout_s=config.broker.connect_timeout_s,
     )
     try:
-        yield await link.connect()
+        yield link
     except (ConnectionError, TimeoutError) as error:
         raise BrokerUnavailable(
             f"the broker stopped answering: {error or type(error).__name__}", "See its log, and try again"
         ) from error
     finally:
         await link.close()
+
+
+@asynccontextmanager
+async def broker_of(config: Config) -> AsyncIterator[AbstractConnection]:
+    """A plain connection to the first broker that answers.
+
+    Raises:
+        BrokerUnavailable: none answers, or the connection ended on the way.
+    """
+    async with link_of(config) as link:
+        yield await link.connect()
 
 
 @asynccontextmanager

@@ -129,6 +129,15 @@ class Receiver(StrEnum):
     """The client library's reader: one frame at a time."""
 
 
+class Custody(StrEnum):
+    """Who has the message of a job that is open."""
+
+    BROKER = "broker"
+    """The broker alone."""
+    LEDGER = "ledger"
+    """The ledger too, until the job is final: what the broker loses is sent again."""
+
+
 class Broker(Section):
     """How to reach RabbitMQ. ``urls`` are tried in turn. ``load`` has made the files' paths absolute."""
 
@@ -166,13 +175,14 @@ class Broker(Section):
 
 class LedgerServer(Section):
     """How to reach Postgres, how long a worker session lives without renewing its lease, how often expired
-    rows are removed."""
+    rows are removed, and how often jobs are sought that the broker should have and has not."""
 
     dsn: Dsn
     lease_s: Annotated[float, Field(ge=1, le=3600)] = 15.0
     pool_size: Annotated[int, Field(ge=1, le=1000)] = 4
     allow_unsafe_server: bool = False
     prune_every_s: OffOrS = 900.0
+    reconcile_every_s: OffOrS = 900.0
 
     def address(self) -> str:
         """The DSN, password included: for connecting only, never for a log."""
@@ -240,6 +250,7 @@ class Lane(Section):
     keep_done_s: PositiveS = 30 * DAY_S
     keep_dead_s: PositiveS = 90 * DAY_S
     keep_payload_s: PositiveS = Field(default_factory=lambda data: data["keep_dead_s"])
+    custody: Custody = Custody.BROKER
     http: Http | None = None
     """The request by which the lane's jobs are done, where no Python does them."""
 

@@ -30,12 +30,20 @@ class State(StrEnum):
     CANCELLED = "cancelled"
 
 
+@value
+class Kept:
+    """A message that the ledger keeps for its job. ``header`` is the payload of an AMQP content header."""
+
+    header: bytes
+    body: bytes
+
+
 # --- claiming ---------------------------------------------------------------------------------------
 
 
 @value
 class Claim:
-    """A delivery asks for its job."""
+    """A delivery asks for its job. ``kept``: its message, where the ledger is to keep it until the end."""
 
     lane: str
     key: str
@@ -45,6 +53,7 @@ class Claim:
     published_at: datetime | None = None
     deadline: datetime | None = None
     not_before: datetime | None = None
+    kept: Kept | None = None
 
 
 @value
@@ -131,7 +140,8 @@ class Record:
     """The verdict of one attempt. ``letter`` goes with Bury and Hold.
 
     ``outcome`` is the outcome's name in snake case (``done``, ``rate_limited``, ``transient``, ``permanent``,
-    ``unknown``, ``interrupted``). ``effect_at`` is when the handler returned.
+    ``unknown``, ``interrupted``). ``effect_at`` is when the handler returned. ``frees``: the ledger keeps the
+    job's message, which goes if this is its end.
     """
 
     lane: str
@@ -144,6 +154,7 @@ class Record:
     effect_at: datetime
     detail: str = ""
     letter: Letter | None = None
+    frees: bool = False
 
 
 class Recorded(StrEnum):
@@ -251,13 +262,14 @@ class RunView:
 
 @dataclass(frozen=True, slots=True)
 class ManifestRow:
-    """One job that a run promises to publish."""
+    """One job that a run promises to publish. ``kept``: its message, where the ledger is to keep it."""
 
     lane: str
     key: str
     fingerprint: bytes
     type: str | None = None
     deadline: datetime | None = None
+    kept: Kept | None = None
 
 
 class Manifested(StrEnum):

@@ -72,6 +72,14 @@ ASKED: Final = Rows(
         Column("not_before", "timestamptz"),
     ),
 )
+KEPT: Final = Rows(
+    "k",
+    (
+        *_JOB,
+        Column("header", "bytea", once=False),
+        Column("body", "bytea", once=False),
+    ),
+)
 DONE: Final = Rows(
     "r",
     (

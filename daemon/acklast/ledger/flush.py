@@ -9,7 +9,7 @@ import asyncpg
 
 from acklast.ledger.api import Conflict, Decided, Fresh, Held, Letter, NotDue, Recorded, State
 from acklast.ledger.batch import Answer, Batch, Item
-from acklast.ledger.columns import ACKED, ASKED, DONE, SETTLED, TOLD
+from acklast.ledger.columns import ACKED, ASKED, DONE, KEPT, SETTLED, TOLD
 from acklast.ledger.connect import Busy, Link, Rows
 from acklast.ledger.evidence import REASON_LIMIT, clean, failure_fingerprint, storable_json, trace_id
 from acklast.ledger.notes import ranges
@@ -62,22 +62,28 @@ def must_be_careful(batch: Batch) -> bool:
 
 def prepared(batch: Batch, *, careful: bool = False) -> tuple[str, list[Any]]:
     """The statement that does this batch, and its parameters: one array per column."""
-    claims, dones, tells = [], [], []
+    claims, kept, dones, tells = [], [], [], []
+    frees = False
     for item in batch.items:
+        frees = frees or (item.record is not None and item.record.frees)
         if item.claim is not None:
             claims.append(_claim_row(item))
+            if item.claim.kept is not None:
+                kept.append((item.ticket, *item.place, item.claim.kept.header, item.claim.kept.body))
         elif item.change is not None and item.change.state is State.DONE:
             dones.append(_done_row(item))
         else:
             tells.append(_tell_row(item))
     notes = [(lane, key, fence) for (lane, key), fence in batch.notes.fences.items()]
     acked = [(batch.notes.session, low, high) for low, high in ranges(batch.notes.tickets)]
-    parts = ((ASKED, claims), (DONE, dones), (TOLD, tells), (SETTLED, notes), (ACKED, acked))
-    has = dict(
-        zip(("claims", "dones", "tells", "notes", "acked"), (bool(rows) for _, rows in parts), strict=True)
-    )
+    parts = ((ASKED, claims), (KEPT, kept), (DONE, dones), (TOLD, tells), (SETTLED, notes), (ACKED, acked))
+    names = ("claims", "kept", "dones", "tells", "notes", "acked")
+    has = dict(zip(names, (bool(rows) for _, rows in parts), strict=True))
     columns = [column for rows, values in parts for column in rows.parameters(values)]
-    return statement(**has, careful=careful), [batch.items[0].session if batch.items else 0, *columns]
+    return statement(**has, frees=frees, careful=careful), [
+        batch.items[0].session if batch.items else 0,
+        *columns,
+    ]
 
 
 def _claim_row(item: Item) -> tuple[Any, ...]:

@@ -71,6 +71,22 @@ select distinct j.lane, j.key, j.state, j.fence, j.fingerprint
 from pg_temp.acklast_manifest m join acklast.jobs j on j.lane = m.lane and j.key = m.key
 """
 
+# What was promised before and never started is kept as well: the lane may not have asked for it then. Of a
+# key that is repeated in the rows any will do: the fingerprints are the same.
+_STAGE_KEPT: Final = """
+create temporary table acklast_kept (
+    lane text collate "C", key text collate "C", fingerprint bytea, header bytea, body bytea
+) on commit drop
+"""
+_KEEP: Final = """
+insert into acklast.custody (lane, key, header, body)
+select k.lane, k.key, k.header, k.body
+from pg_temp.acklast_kept k join acklast.jobs j on j.lane = k.lane and j.key = k.key
+where j.state = 'queued' and j.fence = 0 and j.fingerprint = k.fingerprint
+order by k.lane, k.key
+on conflict (lane, key) do nothing
+"""
+
 # Last, so that this row is locked for a moment only.
 _RUN: Final = """
 insert into acklast.runs as r (run, manifest) values ($1, $2)
@@ -90,8 +106,22 @@ async def promise(connection: Handle, run: str, rows: Sequence[ManifestRow]) -> 
             ),
         )
         new, known = await _insert(connection, run, {(row.lane, row.key) for row in rows})
+        await _keep(connection, rows)
         await connection.execute(_RUN, run, len(new))
     return answers(rows, new, known)
+
+
+async def _keep(connection: Handle, rows: Sequence[ManifestRow]) -> None:
+    """Take the messages into custody where that is asked."""
+    kept = [
+        (row.lane, row.key, row.fingerprint, row.kept.header, row.kept.body)
+        for row in rows
+        if row.kept is not None
+    ]
+    if kept:
+        await connection.execute(_STAGE_KEPT)
+        await connection.copy_records_to_table("acklast_kept", schema_name="pg_temp", records=kept)
+        await connection.execute(_KEEP)
 
 
 async def _insert(

@@ -146,6 +146,9 @@ class PostgresLedger:
                                           worker, version)
             select d.lane, d.key, d.fence, d.attempts, 'done', '', $6, me.now, me.worker, me.version
             from done d cross join me where d.claims > 1
+        ),
+        freed as (
+            delete from acklast.custody c using done d where c.lane = d.lane and c.key = d.key
         )
         select fence from done
     """
@@ -207,6 +210,9 @@ class PostgresLedger:
             set state = 'cancelled', fence = j.fence + 1, reason = 'cancelled', available_at = null,
                 recorded_at = clock_timestamp()
             from job where j.lane = job.lane and j.key = job.key
+        ),
+        freed as (
+            delete from acklast.custody c using job where c.lane = job.lane and c.key = job.key
         )
         insert into acklast.audit (action, lane, key, detail)
         select 'cancel', lane, key, jsonb_build_object('from', state) from job

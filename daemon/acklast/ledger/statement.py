@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-from acklast.ledger.columns import ACKED, ASKED, DONE, SETTLED, TOLD
+from acklast.ledger.columns import ACKED, ASKED, DONE, KEPT, SETTLED, TOLD
 
 # Why the parts are shaped like this:
 #
@@ -105,6 +105,16 @@ crashed as (
     on conflict do nothing
 )"""
 
+# Only what is open is kept: of a job that is decided, or another's, this message is no carrier.
+_KEPT: Final = """,
+kept as (
+    insert into acklast.custody (lane, key, header, body)
+    select k.lane, k.key, k.header, k.body from {kept}
+    where k.ticket in (select ticket from inserted union all select ticket from claimed)
+    order by k.lane collate "C", k.key collate "C"
+    on conflict (lane, key) do nothing
+)"""
+
 _HOLD: Final = """
     for no key update of j skip locked"""
 _INSERT: Final = """
@@ -151,6 +161,11 @@ done_later as (
     on conflict do nothing
 )"""
 
+_FREED: Final = """,
+freed as (
+    delete from acklast.custody c using {ended} e where {ends} and c.lane = e.lane and c.key = e.key
+)"""
+
 # A row without a fence is a release: it gives back a claim that nobody knows of, by its ticket.
 _TELLS: Final = """,
 owned as materialized (
@@ -192,6 +207,12 @@ buried as (
         run text, type text, content_type text, reason text, detail text, failure text, exchange text,
         routing_key text, headers jsonb, properties jsonb, trace_id text)
     where o.hits and o.letter is not null
+)"""
+
+_FREED_BY_TELLS: Final = """,
+freed_too as (
+    delete from acklast.custody c using owned o
+    where o.hits and o.letter is not null and c.lane = o.lane and c.key = o.key
 )"""
 
 _NOTES: Final = """,
@@ -260,8 +281,21 @@ from {told} where not exists (select from acklast.jobs j where j.lane = r.lane a
 
 
 @cache
-def statement(*, claims: bool, dones: bool, tells: bool, notes: bool, acked: bool, careful: bool) -> str:
-    """The flush of a batch that has these. ``$1`` is the session; the rows' columns follow in this order."""
+def statement(
+    *,
+    claims: bool,
+    kept: bool,
+    dones: bool,
+    tells: bool,
+    notes: bool,
+    acked: bool,
+    frees: bool,
+    careful: bool,
+) -> str:
+    """The flush of a batch that has these. ``$1`` is the session; the rows' columns follow in this order.
+
+    ``frees``: what ends here may be in the ledger's custody.
+    """
     after = "(select count(*) from inserted) >= 0" if claims else "true"
     parts = [_HEAD.format(patience="" if careful else _PATIENCE)]
     fresh, done = _FRESH if claims else _NONE, _DONE_NOW if dones and not careful else _NONE
@@ -272,15 +306,23 @@ def statement(*, claims: bool, dones: bool, tells: bool, notes: bool, acked: boo
         parts.append(_CLAIMS.format(asked=asked, tickets=f"${first}", manner=manner, hold=hold))
         answers.append(_CLAIM_ANSWERS)
         first += len(ASKED.columns)
+    if kept:
+        parts.append(_KEPT.format(kept=KEPT.unnest(first)))
+        first += len(KEPT.columns)
     if dones:
         told = DONE.unnest(first)
         parts.append((_DONES_CAREFULLY if careful else _DONES).format(done=told, after=after))
+        if frees:
+            ended, ends = ("finished", "e.hits") if careful else ("done", "true")
+            parts.append(_FREED.format(ended=ended, ends=ends))
         if careful:
             answers += _TELL_ANSWERS.format(owned="finished"), _GONE.format(told=told)
         first += len(DONE.columns)
     if tells:
         told = TOLD.unnest(first)
         parts.append(_TELLS.format(told=told, after=after))
+        if frees:
+            parts.append(_FREED_BY_TELLS)
         answers.append(_TELL_ANSWERS.format(owned="owned"))
         if careful:
             answers.append(_GONE.format(told=told))

@@ -1,0 +1,119 @@
+"""Jobs that the broker has lost: found, told, and sent again where their messages are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import quote
+
+import asyncpg
+import pytest
+
+from acklast import custody, reconciler
+from acklast.errors import Exit
+from acklast.ledger.api import ManifestRow, State
+from acklast_topology.contract import RawMessage
+from acklast_topology.publish import Job
+from harness import Broker, eventually
+from harness.site import RUN, Site, scripted, site
+
+NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
+
+
+async def purge(place: Site, broker: Broker, queue: str, count: int) -> None:
+    """Empty a queue as an operator would, once it holds that many."""
+
+    async def there() -> bool:
+        return (await place.ready()).get(queue) == count
+
+    await eventually(there, 20, f"{count} in {queue}")
+    broker.management.call("DELETE", f"queues/{broker.vhost}/{quote(queue, safe='')}/contents")
+
+
+async def age(dsn: str) -> None:
+    """All that the ledger knows happened an hour earlier."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute(
+            "update acklast.jobs set available_at = available_at - interval '1 h',"
+            " enqueued_at = enqueued_at - interval '1 h', recorded_at = recorded_at - interval '1 h'"
+        )
+    finally:
+        await connection.close()
+
+
+def promise(job: Job, *, kept: bool) -> ManifestRow:
+    message = custody.kept_raw(job.raw(), job.key) if kept else None
+    return ManifestRow(job.lane, job.key, job.fingerprint, job.type, kept=message)
+
+
+async def test_a_daemon_sends_again_what_a_purge_took(
+    new_site: NewSite, broker: Broker, ledger_dsn: str
+) -> None:
+    async with new_site(custody="ledger", backoff_base_s=600, backoff_cap_s=600) as place:
+        # One that was started, with headers that JSON could not keep; one that never was.
+        waits = scripted("waits", "transient", "done", headers={"bytes": bytearray(b"\xff\0")})
+        promised = scripted("promised", "done")
+        await place.ledger.manifest(RUN, [promise(promised, kept=True)])
+        await place.publish(waits)
+        with place.daemon(env={"ACKLAST__LEDGER__RECONCILE_EVERY_S": "1"}) as daemon:
+            await place.reaches("waits", State.WAITING)
+            for queue in [name for name in await place.ready() if ".wait." in name]:
+                await purge(place, broker, queue, 1)
+            await age(ledger_dsn)
+            told = await daemon.says("jobs.missing", sent=2)
+            assert told["count"] == 2
+            await place.reaches("waits", State.DONE)
+            await place.reaches("promised", State.DONE)
+            await place.quiet()
+            assert await daemon.drained() == Exit.OK
+        assert sorted(effect.key for effect in place.log.effects()) == ["promised", "waits"]
+        connection = await asyncpg.connect(ledger_dsn)
+        assert await connection.fetchval("select count(*) from acklast.custody") == 0
+        await connection.close()
+
+
+async def test_the_command_tells_what_is_missing_and_sends_what_is_kept(
+    broker: Broker, ledger_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconciler, "LOOK_S", 0.05)  # no daemon is there to tell what it holds
+    async with site(tmp_path, broker.url, ledger_dsn) as place:
+        jobs = [scripted("kept", "done"), scripted("lost", "done"), scripted("there", "done")]
+        await place.ledger.manifest(RUN, [promise(job, kept=job.key == "kept") for job in jobs])
+        await age(ledger_dsn)
+        document = await place.command("jobs", "missing", code=Exit.UNFIT)
+        [lane] = document["lanes"]
+        assert (lane["missing"], lane["kept"], lane["sent"]) == (3, 1, 0)
+        assert lane["examples"] == ["kept", "lost", "there"]
+        document = await place.command("jobs", "missing", "--republish", code=Exit.UNFIT)
+        [lane] = document["lanes"]
+        assert (lane["missing"], lane["sent"], lane["examples"]) == (3, 1, ["lost", "there"])
+        # With a message in the queue nothing is certain any more.
+        document = await place.command("jobs", "missing")
+        [lane] = document["lanes"]
+        assert (lane["missing"], lane["unproven"]) == (0, 2)
+        with place.daemon() as daemon:
+            await place.reaches("kept", State.DONE)
+            assert await daemon.drained() == Exit.OK
+
+
+def test_a_message_comes_back_as_it_was() -> None:
+    raw = RawMessage(
+        body=b"\0body",
+        content_type="application/json",
+        headers={"n": 5, "b": bytearray(b"\xff"), "deep": {"list": [1, "two"]}, "x-death": [{}]},
+        priority=7,
+        type="a.v1",
+        correlation_id="c",
+        app_id="app",
+        user_id="guest",
+    )
+    message = custody.kept_raw(raw, "key")
+    assert message is not None
+    back = custody.raw_of(message)
+    assert back.headers == {"n": 5, "b": bytearray(b"\xff"), "deep": {"list": [1, "two"]}, "job-key": "key"}
+    assert (back.body, back.priority, back.type) == (b"\0body", 7, "a.v1")
+    assert (back.correlation_id, back.app_id) == ("c", "app")
+    assert back.user_id is None
