@@ -26,6 +26,7 @@ from acklast.ledger.connect import Address
 from acklast.ledger.missing import AlreadySearching, Overdue, Search
 from acklast.pruner import pause_s
 from acklast.settle import Send
+from acklast.stuck import stuck
 from acklast.telemetry.events import Emitter
 from acklast_topology.calls import only_real_cancellation
 from acklast_topology.carrier import carrier_properties
@@ -188,13 +189,17 @@ class Reconciler:
         self,
         config: Config,
         address: Address,
+        brokers: Callable[[], Sequence[str]],
         connect: Callable[[], Awaitable[AbstractConnection]],
         send: Send,
         emitter: Emitter,
         *,
         chance: Callable[[], float],
     ) -> None:
-        """``chance`` gives random numbers in [0, 1)."""
+        """``brokers`` says the broker's URLs of the moment; ``chance`` gives random numbers in [0, 1)."""
+        self._brokers = brokers
+        self._management = config.broker.management_url
+        self._planned = {queue.name for queue in config.plan().queues}
         self._queues = queues_of(config)
         self._lanes = absences_of(config)
         self._address = address
@@ -205,6 +210,7 @@ class Reconciler:
         self._every_s = config.ledger.reconcile_every_s
         self._chance = chance
         self._told: dict[str, tuple[int, int]] = {}
+        self._stuck: Mapping[str, int] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -248,6 +254,13 @@ class Reconciler:
             await search.close()
         for lane, what in found.items():
             self._tell(lane, what)
+        self._tell_stuck(*await stuck(self._brokers, self._management, self._planned))
+
+    def _tell_stuck(self, found: Mapping[str, int], unseen: str) -> None:
+        """Once for each change; what cannot be seen here was told at the start."""
+        if not unseen and found != self._stuck:
+            self._stuck = found
+            self._emitter.notice("jobs.stuck", "warning" if found else "info", queues=found)
 
     def _tell(self, lane: str, found: Found) -> None:
         """Once for each change: what nobody puts right is found again in every pass."""

@@ -145,7 +145,13 @@ class Daemon:
         self._observed: list[Observed] = []
         self._send = CarrierSender(self._publishing, timeout_s=config.broker.publish_timeout_s)
         self._reconciler = Reconciler(
-            config, self._address(), self._consuming.connect, self._send, emitter, chance=random.random
+            config,
+            self._address(),
+            servers.brokers,
+            self._consuming.connect,
+            self._send,
+            emitter,
+            chance=random.random,
         )
 
     def _budgets_in_use(self) -> Iterator[str]:

@@ -8,16 +8,20 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import quote
 
+import aio_pika
 import asyncpg
 import pytest
 
 from acklast import custody, reconciler
+from acklast import stuck as behind
 from acklast.errors import Exit
 from acklast.ledger.api import ManifestRow, State
 from acklast_topology.contract import RawMessage
+from acklast_topology.names import wait_key, work_key
 from acklast_topology.publish import Job
 from harness import Broker, eventually
-from harness.site import RUN, Site, scripted, site
+from harness.scripted import LANE
+from harness.site import NAMES, RUN, Site, scripted, site
 
 NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
 
@@ -97,6 +101,27 @@ async def test_the_command_tells_what_is_missing_and_sends_what_is_kept(
         with place.daemon() as daemon:
             await place.reaches("kept", State.DONE)
             assert await daemon.drained() == Exit.OK
+
+
+async def test_messages_behind_a_dead_letter_worker_are_told(
+    broker: Broker, ledger_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(behind, "BETWEEN_S", 0.5)  # nothing else is on its way here
+    async with site(tmp_path, broker.url, ledger_dsn) as place:
+        queue = NAMES.wait(LANE, 1)
+        async with place.connection.channel() as channel:
+            await (await channel.get_queue(NAMES.work(LANE))).unbind(NAMES.route, work_key(LANE))
+            route = await channel.get_exchange(NAMES.route)
+            await route.publish(aio_pika.Message(b"", delivery_mode=2), wait_key(LANE, 1))
+
+        async def told() -> bool:
+            found, unseen = await behind.stuck(lambda: [broker.url], broker.management.base, {queue})
+            assert not unseen
+            return found == {queue: 1}
+
+        await eventually(told, 60, "one message is stuck")
+        assert (await behind.stuck(lambda: [broker.url], broker.management.base, {"other"}))[0] == {}
+        assert (await behind.stuck(lambda: [broker.url], "http://127.0.0.1:9", {queue}))[1]
 
 
 def test_a_message_comes_back_as_it_was() -> None:

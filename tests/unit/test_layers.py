@@ -44,6 +44,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "overlong",
         "pruner",
         "reconciler",
+        "stuck",
         "reporter",
         "steering",
         "stop",

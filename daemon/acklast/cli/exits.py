@@ -17,8 +17,8 @@ MEANINGS: Final = {
     Exit.INCOMPLETE: "enqueue: some items were not accepted; the output names them."
     " ledger prune, jobs missing: another pass is at work. lanes: not every daemon follows yet",
     Exit.NOT_FOUND: "the ledger knows nothing by that name",
-    Exit.UNFIT: "check, runs show, jobs missing, topology plan --exit-code: something must be put right, and is"
-    " told",
+    Exit.UNFIT: "check, runs show, jobs missing, topology plan --exit-code:"
+    " something must be put right, and is told",
     Exit.USAGE: "the command line is wrong",
     Exit.DATA: "the input file cannot be read as what it claims to be",
     Exit.UNAVAILABLE: "broker or ledger cannot be reached; worth a restart",

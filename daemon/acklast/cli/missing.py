@@ -19,6 +19,7 @@ from acklast.errors import Exit
 from acklast.ledger.connect import Address
 from acklast.ledger.missing import Overdue, Search
 from acklast.reconciler import LOOKS, Again, Found, Lanes, absences_of, look, queues_of, sort_out
+from acklast.stuck import stuck
 from acklast_topology.sender import Status
 
 
@@ -38,12 +39,14 @@ def missing(
     --republish it changes nothing.
     """
     settings = select(configured(config), lane or [])
-    found, lanes = asyncio.run(_seek(settings, republish))
-    left = any(one.missing > one.sent for one in found.values())
+    found, lanes, (behind, unseen) = asyncio.run(_seek(settings, republish))
+    left = bool(behind) or any(one.missing > one.sent for one in found.values())
     if as_json:
-        say_json({"ok": not left, "lanes": [{"lane": name, **_document(one)} for name, one in found.items()]})
+        listed = [{"lane": name, **_document(one)} for name, one in found.items()]
+        say_json({"ok": not left, "lanes": listed, "stuck": behind, "unseen": unseen})
     else:
         _tell(found, lanes, republish)
+        _tell_stuck(behind, unseen)
     return Exit.UNFIT if left else Exit.OK
 
 
@@ -51,7 +54,9 @@ def _document(found: Found) -> dict[str, object]:
     return {name: getattr(found, name) for name in Found.__slots__}
 
 
-async def _seek(config: Config, republish: bool) -> tuple[Mapping[str, Found], Lanes]:
+async def _seek(
+    config: Config, republish: bool
+) -> tuple[Mapping[str, Found], Lanes, tuple[Mapping[str, int], str]]:
     lanes = absences_of(config)
     search = await Search.connect(
         Address.of(config.ledger.address(), allow_unsafe_server=config.ledger.allow_unsafe_server)
@@ -64,7 +69,9 @@ async def _seek(config: Config, republish: bool) -> tuple[Mapping[str, Found], L
                     progress.at(looks, "")
             send = CarrierSender(link, timeout_s=config.broker.publish_timeout_s)
             again = Again(search, config.names, send) if republish else leave
-            return await _through(search, lanes, again), lanes
+            found = await _through(search, lanes, again)
+        planned = {queue.name for queue in config.plan().queues}
+        return found, lanes, await stuck(config.broker.addresses, config.broker.management_url, planned)
     finally:
         await search.close()
 
@@ -108,3 +115,15 @@ def _said(found: Found, *, proven: bool) -> str:
         why = "due too short a time ago" if proven else "its queues were not seen empty"
         parts.append(f"{found.unproven} overdue, which may be there ({why})")
     return ", ".join(parts)
+
+
+def _tell_stuck(behind: Mapping[str, int], unseen: str) -> None:
+    console = people()
+    for queue, count in behind.items():
+        console.print(f"{queue}: {count} behind its dead-letter worker, whose target does not take them")
+    if behind:
+        console.print(
+            "Run 'acklast topology plan' to see what is missing; the broker tries every three minutes"
+        )
+    if unseen:
+        console.print(f"What stands behind a dead-letter worker cannot be seen: {unseen}")
