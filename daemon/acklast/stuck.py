@@ -14,7 +14,7 @@ from acklast.management import Rows, seen
 from acklast_topology.finding import Finding
 
 BETWEEN_S: Final = 6.0
-"""Between two looks: the management API counts every five seconds. What is only on its way has gone by then."""
+"""Between two looks: the management API counts every five seconds. By then what is on its way has gone."""
 
 
 async def stuck(
