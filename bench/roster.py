@@ -122,6 +122,13 @@ CONTENDERS: Final = (
         title="acklast, the library's reader",
         env={"ACKLAST__BROKER__RECEIVER": "library"},
     ),
+    replace(
+        _ACKLAST,
+        name="d-custody",
+        title="acklast, messages in the ledger's custody",
+        env={"ACKLAST__LANES__BENCH__CUSTODY": "ledger"},
+        usual=False,
+    ),
     # Celery's guide: a multiplier of 64 or 128 where tasks are many and short.
     _celery("celery", "Celery, 10 threads", "-P", "threads", prefetch=640),
     _celery("celery-processes", "Celery, 2 processes", prefetch=256, concurrency=2, usual=False),
