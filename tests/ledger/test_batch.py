@@ -11,7 +11,7 @@ import pytest
 
 from acklast.errors import LedgerUnavailable
 from acklast.ledger import batch, notes
-from acklast.ledger.api import Claimed, Fresh, Record, Recorded
+from acklast.ledger.api import Claimed, Fresh, Kept, Record, Recorded
 from acklast.ledger.batch import LIMIT, Answer, Batch, Batcher, Item, again_after_s, linger_s
 from acklast.ledger.changes import change_for
 from acklast.ledger.connect import Unsent
@@ -393,3 +393,12 @@ async def test_large_payloads_go_few_at_a_time(
     told = [batcher.record(1, burial, change_for(burial)) for burial in burials]
     assert await asyncio.gather(*told) == [Recorded.RECORDED] * len(burials)
     assert store.keys == [["k0", "k2"], ["k1", "k4", "k5"], ["k3"], ["k6"]]
+
+
+async def test_messages_to_be_kept_go_few_at_a_time_too(
+    store: Store, batcher: Batcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "LIMIT_BYTES", 100)
+    asked = [batcher.claim(1, a_claim(f"k{n}", kept=Kept(b"", b"x" * 60))) for n in range(3)]
+    await asyncio.gather(*asked)
+    assert store.keys == [["k0"], ["k1"], ["k2"]]
