@@ -97,7 +97,7 @@ async def _take_through(lane: Lane, delivery: Delivery, envelope: Envelope, entr
             return await _settle_unclaimed(lane, delivery, envelope, _held_here(since))
         lane.active[envelope.key] = delivery.taken_at
         try:
-            session, claimed = await _claim(lane, envelope)
+            session, claimed = await claim_of(lane, envelope)
             if faults.ARMED:
                 faults.point("claimed")
             if isinstance(claimed, Fresh):
@@ -128,7 +128,7 @@ def _let_go(lane: Lane, key: str) -> None:
 # --- claim -------------------------------------------------------------------------------------------
 
 
-async def _claim(lane: Lane, envelope: Envelope) -> tuple[Session, Claimed]:
+async def claim_of(lane: Lane, envelope: Envelope) -> tuple[Session, Claimed]:
     """Ask the ledger for the job, under a session that lives."""
     claim = Claim(
         lane=lane.name,

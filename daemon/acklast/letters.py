@@ -47,6 +47,15 @@ def of_malformed(lane: str, malformed: Malformed) -> Letter:
     )
 
 
+def of_stranded(lane: str, envelope: Envelope | Malformed, reason: Reason, detail: str) -> Letter:
+    """The letter of a message that the broker set aside and that gets no job."""
+    if isinstance(envelope, Malformed):
+        detail = f"{detail}; besides, {envelope.reason}: {envelope.detail}"
+        return of_malformed(lane, replace(envelope, reason=reason, detail=detail))
+    letter = of_malformed(lane, Malformed(reason, detail, envelope.key, envelope.raw))
+    return replace(letter, run=envelope.run, type=envelope.type)
+
+
 def of_conflict(lane: str, envelope: Envelope) -> Letter:
     """The letter of a message whose key belongs to a job with another content."""
     detail = "the key belongs to a job with another type, content type or body; that job is untouched"

@@ -30,6 +30,7 @@ from acklast.ledger.connect import Address
 from acklast.ledger.controls import PostgresWire
 from acklast.ledger.lease import Lease
 from acklast.ledger.postgres import PostgresLedger
+from acklast.letterbox import Letterbox, quietly
 from acklast.management import looked_into
 from acklast.notify import Notify
 from acklast.overlong import Overlong
@@ -197,6 +198,7 @@ class Daemon:
             await self._steering.start(PostgresWire(self._address(), self._steering.changed))
             await self._exchange.start(self._book())
             made = [consumer for lane in lanes for consumer in self._consumers(lane)]
+            made += self._letterbox(lanes)
             self._steering.steer(
                 {lane.name: lane for lane in lanes}, self._prefetches, reports_of(self._observed)
             )
@@ -281,14 +283,6 @@ class Daemon:
     def _lane(self, name: str) -> Lane:
         lane = self._config.lanes[name]
         budget = self._budgets[lane.budget] if lane.budget else None
-        settler = Settler(
-            name,
-            self._config.names,
-            self._send,
-            self._emitter,
-            abandoned=lambda: self._drain.abandoned,
-            repair=self._repair,
-        )
         return Lane(
             name=name,
             app=self._app,
@@ -303,13 +297,23 @@ class Daemon:
                 self._alone,
                 Turn(name, lane.weight),
             ),
-            settler=settler,
+            settler=self._settler(name),
             emitter=self._emitter,
             drain=self._drain,
             worker=self._worker,
             version=__version__,
             chance=random.random,
             custody=lane.custody is Custody.LEDGER,
+        )
+
+    def _settler(self, lane: str) -> Settler:
+        return Settler(
+            lane,
+            self._config.names,
+            self._send,
+            self._emitter,
+            abandoned=lambda: self._drain.abandoned,
+            repair=self._repair,
         )
 
     def _consumers(self, lane: Lane) -> list[Consumer]:
@@ -341,6 +345,24 @@ class Daemon:
             gate=lane.pacing.gate,
             backlog=partial(lane.pacing.saw_backlog, inlet.queue),
         )
+
+    def _letterbox(self, lanes: list[Lane]) -> list[Consumer]:
+        """One for each queue of what the broker set aside."""
+        emitter = quietly(self._emitter)
+        box = Letterbox(self._config.names, lanes, self._send, self._settler(""), self._tasks)
+        return [
+            Consumer(
+                lane,
+                inlet.queue,
+                inlet.prefetch,
+                self._consuming,
+                inlet.take,
+                inlet.recall,
+                emitter,
+                self._repair,
+            )
+            for lane, inlet in box.inlets()
+        ]
 
     async def _process(self, lane: Lane, intake: Intake, delivery: Delivery) -> None:
         intake.begun()

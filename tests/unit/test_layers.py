@@ -40,6 +40,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "intake",
         "fair_intake",
         "inlets",
+        "letterbox",
         "drain",
         "overlong",
         "pruner",

@@ -35,6 +35,13 @@ class Reason(StrEnum):
     DEADLINE_EXCEEDED = "deadline_exceeded"
     KEY_CONFLICT = "key_conflict"
     UNDECODABLE = "undecodable"
+    # No fault of the message: the broker could not keep it where it was, or knew no lane for it.
+    UNROUTED = "unrouted"
+    BROKER_DELIVERY_LIMIT = "broker_delivery_limit"
+    BROKER_EXPIRED = "broker_expired"
+    BROKER_MAXLEN = "broker_maxlen"
+    BROKER_REJECTED = "broker_rejected"
+    BROKER_DEAD_LETTER = "broker_dead_letter"
 
 
 class OddTime(int):

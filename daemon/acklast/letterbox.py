@@ -1,0 +1,207 @@
+"""The letterbox: what the broker set aside by itself becomes a dead letter of the ledger, where people look.
+
+``dead`` holds what no verdict reached (a delivery limit, a policy that is not ours), ``unrouted`` what came
+for a lane that is not there. Both are the safety net, nearly always empty. The letter is committed before the
+ack: a crash in between files the message again, and it is one letter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Any, Final, assert_never
+
+from acklast import faults, letters
+from acklast.delivery import claim_of
+from acklast.drain import Tasks
+from acklast.inlets import Inlet
+from acklast.lane import Abandoned, Lane
+from acklast.ledger.api import Conflict, Decided, Fresh, Held, Letter, NotDue, Record, Recorded, Session
+from acklast.outcome import Bury, Hold
+from acklast.pacing.prefetch import Prefetch
+from acklast.policy import OnUnknown
+from acklast.settle import Delivery, Send, Settler
+from acklast.telemetry.events import Emitter, Event, Notice
+from acklast_topology import contract
+from acklast_topology.carrier import carrier_properties
+from acklast_topology.contract import Envelope, Malformed, Reason
+from acklast_topology.deaths import Death, death_of
+from acklast_topology.names import Names, valid_name, work_key
+from acklast_topology.publish import Status
+
+_PREFETCH: Final = 20
+_AGAIN_S: Final = 30.0
+"""How long a job that somebody works on, or that is not due, stays away before it is looked at again."""
+_REQUEUE_S: Final = 1.0
+"""Pause before a delivery that could not be filed is requeued."""
+
+
+def quietly(emitter: Emitter) -> Emitter:
+    """For the letterbox's consumers: what they say of themselves is not said of a lane."""
+
+    def rename(event: Event) -> None:
+        if isinstance(event, Notice) and event.name.startswith("lane."):
+            event = Notice(f"letterbox.{event.name.removeprefix('lane.')}", event.level, event.fields)
+        emitter.emit(event)
+
+    return Emitter(rename)
+
+
+@dataclass(frozen=True, slots=True)
+class Letterbox:
+    """Takes in the dead queues of this daemon's lanes, and the namespace's unrouted queue."""
+
+    names: Names
+    lanes: list[Lane]
+    send: Send
+    settler: Settler
+    """For what has no lane."""
+    tasks: Tasks
+
+    def inlets(self) -> list[tuple[str, Inlet]]:
+        """The queues to consume, each with the lane that it belongs to, if any."""
+        dead = [(lane.name, self._inlet(self.names.dead(lane.name), _Dead(lane))) for lane in self.lanes]
+        # Any lane will do for asking the ledger: it is the same one.
+        unrouted = _Unrouted(self.lanes[0], self.names, self.send, self.settler)
+        return [*dead, ("", self._inlet(self.names.unrouted, unrouted))]
+
+    def _inlet(self, queue: str, filing: _Dead | _Unrouted) -> Inlet:
+        def take(delivery: Delivery) -> None:
+            task = asyncio.get_running_loop().create_task(self._file(filing, delivery))
+            self.tasks.add(delivery, task)
+
+        return Inlet(queue, Prefetch(_PREFETCH, _PREFETCH), False, take, lambda before: [])
+
+    async def _file(self, filing: _Dead | _Unrouted, delivery: Delivery) -> None:
+        emitter = filing.lane.emitter
+        try:
+            await filing.file(delivery)
+        except Abandoned:
+            emitter.notice("delivery.abandoned", "warning", lane=filing.lane.name, tag=delivery.tag)
+        except Exception as defect:
+            # A defect of ours must neither vanish nor hold the delivery for ever.
+            emitter.notice(
+                "delivery.defect", "error", lane=filing.lane.name, tag=delivery.tag, exc_info=defect
+            )
+            await asyncio.sleep(_REQUEUE_S)
+            await self.settler.give_back(delivery)
+        finally:
+            self.tasks.end(delivery)
+
+
+async def _keep(lane: Lane, letter: Letter) -> None:
+    """Commit the letter of a message without a job. The same message twice is one letter."""
+
+    def bury() -> Awaitable[None]:
+        return lane.ledger.bury_stray(letter, worker=lane.worker, version=lane.version)
+
+    await lane.insist(bury)
+    _filed(lane, letter)
+
+
+def _filed(lane: Lane, letter: Letter) -> None:
+    if faults.ARMED:
+        faults.point("recorded")
+    of: dict[str, Any] = {"lane": letter.lane, "key": letter.key, "run": letter.run, "reason": letter.reason}
+    lane.emitter.notice("letter.filed", "warning", **of, detail=letter.detail)
+
+
+@dataclass(frozen=True, slots=True)
+class _Dead:
+    """Files what the broker dead-lettered of one lane. Its job, if it is open, ends with it."""
+
+    lane: Lane
+
+    async def file(self, delivery: Delivery) -> None:
+        lane, death = self.lane, death_of(delivery.raw.headers)
+        envelope = contract.parse(delivery.raw)
+        if isinstance(envelope, Malformed):
+            await _keep(lane, letters.of_stranded(lane.name, envelope, death.reason, death.detail))
+            await lane.settler.ack(delivery)
+        elif envelope.key in lane.active:
+            await lane.settler.wait(delivery, envelope.key, _AGAIN_S)
+        else:
+            await self._end_job(delivery, envelope, death)
+
+    async def _end_job(self, delivery: Delivery, envelope: Envelope, death: Death) -> None:
+        """By a claim like any other: it tells what became of the job, and nobody else can start it."""
+        lane = self.lane
+        session, claimed = await claim_of(lane, envelope)
+        match claimed:
+            case Decided():
+                # Its account is complete: this was a second copy.
+                await lane.settler.ack(delivery)
+            case NotDue() | Held():
+                # It is not over: the copy goes back among the lane's, and finds out.
+                await lane.settler.wait(delivery, envelope.key, _AGAIN_S)
+            case Conflict():
+                await _keep(lane, letters.of_stranded(lane.name, envelope, death.reason, death.detail))
+                await lane.settler.ack(delivery)
+            case Fresh():
+                await self._bury(delivery, envelope, death, session, claimed)
+
+    async def _bury(
+        self, delivery: Delivery, envelope: Envelope, death: Death, session: Session, claimed: Fresh
+    ) -> None:
+        lane = self.lane
+        # Whether an attempt had its effect nobody knows: that is not for the broker to decide.
+        unsure = claimed.ambiguous and lane.policy.on_unknown is not OnUnknown.RETRY
+        verdict = (Hold if unsure else Bury)(death.reason, death.detail)
+        letter = letters.of_job(lane.name, envelope, death.reason, death.detail)
+        record = Record(
+            lane=lane.name,
+            key=envelope.key,
+            fence=claimed.fence,
+            verdict=verdict,
+            outcome="unknown" if unsure else "permanent",
+            reason=death.reason,
+            detail=death.detail,
+            started_at=claimed.now,
+            effect_at=claimed.now,
+            letter=letter,
+        )
+        if await lane.insist(lane.ledger.record, session, record) is Recorded.CLAIM_LOST:
+            await lane.settler.wait(delivery, envelope.key, _AGAIN_S)
+            return
+        _filed(lane, letter)
+        await lane.settler.ack(delivery)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unrouted:
+    """Sends on what came before its lane was there, and files the rest: a publisher's typo, mostly."""
+
+    lane: Lane
+    names: Names
+    send: Send
+    settler: Settler
+
+    async def file(self, delivery: Delivery) -> None:
+        to = delivery.raw.routing_key.partition(".")[0]
+        to = to if valid_name(to) else ""
+        envelope = contract.parse(delivery.raw)
+        if to and isinstance(envelope, Envelope) and await self._sent_on(delivery, envelope, to):
+            return
+        detail = f"no lane is bound for routing key {delivery.raw.routing_key!r}"
+        await _keep(self.lane, letters.of_stranded(to, envelope, Reason.UNROUTED, detail))
+        await self.settler.ack(delivery)
+
+    async def _sent_on(self, delivery: Delivery, envelope: Envelope, to: str) -> bool:
+        """Whether the lane is there after all: then the message is in its work queue, or tried again."""
+        raw = delivery.raw
+        properties = carrier_properties(raw, envelope.key)
+        sent = await self.send(self.names.route, work_key(to), raw.body, properties)
+        match sent.status:
+            case Status.CONFIRMED:
+                self.lane.emitter.notice("unrouted.sent_on", lane=to, key=envelope.key)
+                await self.settler.ack(delivery)
+                return True
+            case Status.UNKNOWN:
+                await asyncio.sleep(_REQUEUE_S)
+                await self.settler.give_back(delivery)
+                return True
+            case Status.RETURNED | Status.REFUSED:
+                return False
+            case _:
+                assert_never(sent.status)
