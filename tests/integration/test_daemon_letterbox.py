@@ -105,7 +105,7 @@ async def test_the_copy_of_a_job_that_runs_goes_back_to_the_lane(new_site: NewSi
         await place.publish(job)
         with place.daemon() as daemon:
             await place.reaches("busy", State.CLAIMED)
-            await send(place, dead_key(LANE), "busy", job.body, exchange=NAMES.route)
+            await send(place, dead_key(LANE), "busy", job.payload, exchange=NAMES.route)
 
             async def back() -> bool:
                 return any(".wait." in queue for queue in await place.ready())
