@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 from dev import need
 from dev.workspace import StackError, Workspace, free_port, last_lines, wait_until
@@ -24,17 +28,29 @@ _SETTINGS = {
     "lc_messages": "C",
 }
 
+NO_SETTINGS: Final[Mapping[str, str]] = MappingProxyType({})
+
 
 class Cluster:
     """One Postgres server. ``start`` makes it ready for use; ``kill`` and ``start`` again is a crash."""
 
-    def __init__(self, workspace: Workspace, name: str = "postgres") -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        name: str = "postgres",
+        *,
+        settings: Mapping[str, str] = NO_SETTINGS,
+        standby_of: Cluster | None = None,
+    ) -> None:
+        """``settings`` beside its own. A standby copies its primary at its first start, and follows it."""
+        self._primary = standby_of
+        self._settings = {**_SETTINGS, **settings}
         self._workspace = workspace
         self._bin = need.postgres_bin()
         self._home = workspace.directory(name)
         self._data = self._home / "data"
         self._log = self._home / "postgres.log"
-        self._password = secrets.token_hex(16)
+        self._password: str = standby_of._password if standby_of else secrets.token_hex(16)
         self._process: subprocess.Popen[bytes] | None = None
         # What its processes find; whoever changes it has it count at the next start.
         self.env = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": str(self._home), "TZ": "UTC"}
@@ -47,7 +63,7 @@ class Cluster:
         """Start the server without waiting for it; ``await_ready`` waits."""
         if not self._data.exists():
             self._initialise()
-        settings = [f"--{name}={value}" for name, value in _SETTINGS.items()]
+        settings = [f"--{name}={value}" for name, value in self._settings.items()]
         self._process = self._workspace.spawn(
             [self._bin / "postgres", "-D", self._data, "-p", str(self.port), *settings],
             env=self.env,
@@ -84,6 +100,34 @@ class Cluster:
         """SIGKILL, as a crash of the machine would. ``start`` brings it back on the same port."""
         self._end(signal.SIGKILL)
 
+    def pause(self) -> None:
+        """SIGSTOP to all of its processes: it says nothing more, and its connections stay."""
+        for pid in self._pids():
+            os.kill(pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        for pid in reversed(self._pids()):
+            os.kill(pid, signal.SIGCONT)
+
+    def promote(self) -> None:
+        """Make a standby a primary, and wait until it is."""
+        self.sql("SELECT pg_promote()")
+
+    def runs(self) -> bool:
+        """Whether the server is there; it may be recovering."""
+        return not self._ended()
+
+    @property
+    def home(self) -> Path:
+        """The directory of all that it writes."""
+        return self._home
+
+    def _pids(self) -> list[int]:
+        assert self._process is not None, "it does not run"
+        first = self._process.pid
+        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        return [first, *map(int, children)]
+
     def sql(self, statement: str, database: str = "postgres") -> str:
         """Run one statement with psql; its rows as unaligned text.
 
@@ -107,12 +151,23 @@ class Cluster:
         return self.dsn(name)
 
     def _initialise(self) -> None:
+        if self._primary is not None:
+            self._copy(self._primary)
+            return
         password = self._workspace.write(self._home / "password", self._password)
         # "password" and not scram: the connection is loopback, and a handshake of 4,096 rounds for each of
         # thousands of short connections is time taken from the tests.
         options = ["--auth=password", "--encoding=UTF8", "--locale=C", "--no-instructions"]
         self._workspace.run(
             [self._bin / "initdb", "-D", self._data, "-U", _USER, f"--pwfile={password}", *options],
+            env=self.env,
+        )
+
+    def _copy(self, primary: Cluster) -> None:
+        # With -R it finds in its data where to follow, under the name by which a primary can wait for it.
+        source = f"{primary.dsn()}?application_name={self._home.name}"
+        self._workspace.run(
+            [self._bin / "pg_basebackup", "-D", self._data, "-d", source, "-R", "-X", "stream", "-c", "fast"],
             env=self.env,
         )
 

@@ -20,7 +20,7 @@ from acklast import faults, letters
 from acklast.custody import kept_of
 from acklast.errors import LedgerUnavailable, SessionLost
 from acklast.judge import Judged, judge, name_of
-from acklast.lane import Abandoned, Lane
+from acklast.lane import Abandoned, Lane, Returned
 from acklast.ledger.api import (
     Claim,
     Claimed,
@@ -90,20 +90,24 @@ async def _take_through(lane: Lane, delivery: Delivery, envelope: Envelope, entr
     if faults.ARMED:
         faults.point("entered")
     with entry:
-        if not delivery.channel.alive:
-            # The broker has requeued it already: the copy that it delivers is the one to work on.
-            return _event(lane, delivery, envelope, "channel_lost", acked=False)
+        if delivery.over or not delivery.channel.alive:
+            # It is in its queue again already: the copy that the broker delivers is the one to work on.
+            return _returned(lane, delivery, envelope)
         if (since := lane.active.get(envelope.key)) is not None:
             return await _settle_unclaimed(lane, delivery, envelope, _held_here(since))
         lane.active[envelope.key] = delivery.taken_at
         try:
-            session, claimed = await claim_of(lane, envelope)
+            session, claimed = await claim_of(lane, delivery, envelope)
             if faults.ARMED:
                 faults.point("claimed")
             if isinstance(claimed, Fresh):
+                lane.claimed.add(delivery)
                 judged = await judge(lane, envelope, session, claimed, entry)
+        except Returned:
+            _let_go(lane, delivery, envelope.key)
+            return _returned(lane, delivery, envelope)
         except BaseException:
-            _let_go(lane, envelope.key)
+            _let_go(lane, delivery, envelope.key)
             raise
     try:
         if not isinstance(claimed, Fresh):
@@ -112,15 +116,22 @@ async def _take_through(lane: Lane, delivery: Delivery, envelope: Envelope, entr
             faults.point("decided")
         recorded = await _record(lane, envelope, session, claimed, judged)
     finally:
-        _let_go(lane, envelope.key)
+        _let_go(lane, delivery, envelope.key)
     if faults.ARMED:
         faults.point("recorded")
     return await _settle(lane, delivery, envelope, claimed, judged, recorded)
 
 
-def _let_go(lane: Lane, key: str) -> None:
+def _returned(lane: Lane, delivery: Delivery, envelope: Envelope) -> Settled:
+    if delivery.over:
+        return _event(lane, delivery, envelope, "give_back", acked=True, reason="held_long")
+    return _event(lane, delivery, envelope, "channel_lost", acked=False)
+
+
+def _let_go(lane: Lane, delivery: Delivery, key: str) -> None:
     """The claim stands no more, as far as this process is concerned."""
     del lane.active[key]
+    lane.claimed.discard(delivery)
     if lane.pacing.alone.suspects:
         lane.pacing.alone.recorded((lane.name, key))
 
@@ -128,8 +139,13 @@ def _let_go(lane: Lane, key: str) -> None:
 # --- claim -------------------------------------------------------------------------------------------
 
 
-async def claim_of(lane: Lane, envelope: Envelope) -> tuple[Session, Claimed]:
-    """Ask the ledger for the job, under a session that lives."""
+async def claim_of(lane: Lane, delivery: Delivery, envelope: Envelope) -> tuple[Session, Claimed]:
+    """Ask the ledger for the job, under a session that lives.
+
+    Raises:
+        Returned: it did not answer for so long that the delivery is in its queue again.
+        Abandoned: the drain's time is up.
+    """
     claim = Claim(
         lane=lane.name,
         key=envelope.key,
@@ -148,12 +164,17 @@ async def claim_of(lane: Lane, envelope: Envelope) -> tuple[Session, Claimed]:
         except SessionLost as closed:
             raise Abandoned from closed
         try:
-            return session, await lane.ledger.claim(session, claim)
+            answer = await lane.ledger.claim(session, claim)
+            if lane.watch.away:
+                lane.watch.answered(lane.name)
+            return session, answer
         except SessionLost:
             lane.lease.lost(session)
         except LedgerUnavailable as error:
             await lane.wait_out(error, tries)
             tries += 1
+        if delivery.over or not delivery.channel.alive:
+            raise Returned
 
 
 def _held_here(since: float) -> Held:

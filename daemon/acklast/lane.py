@@ -11,9 +11,11 @@ from acklast.errors import LedgerUnavailable
 from acklast.handlers.app import App
 from acklast.ledger.api import Ledger
 from acklast.ledger.lease import Lease
+from acklast.ledger.refusals import Locked
+from acklast.ledger.watch import LedgerWatch
 from acklast.pacing.lanes import LanePacing
 from acklast.policy import Policy
-from acklast.settle import Settler
+from acklast.settle import Delivery, Settler
 from acklast.telemetry.events import Emitter
 
 T = TypeVar("T")
@@ -24,6 +26,10 @@ _LEDGER_RETRY_S: Final = (0.05, 0.2, 0.5, 1.0)
 
 class Abandoned(Exception):  # noqa: N818 - not an error: the drain's time is up
     """The time for settling passed while the ledger was away: the delivery stays unacked."""
+
+
+class Returned(Exception):  # noqa: N818 - not an error: the job goes on under another delivery
+    """The delivery went back to its queue while the ledger was asked."""
 
 
 @dataclass(slots=True)
@@ -66,11 +72,14 @@ class Lane:
     version: str
     chance: Callable[[], float]
     """A random number in [0, 1), for the jitter."""
+    watch: LedgerWatch
     active: dict[str, float] = field(default_factory=dict)
     """Keys that this process has claimed and not yet recorded, and when their deliveries came: a second copy
     of theirs waits."""
     custody: bool = False
     """The ledger keeps the messages of its open jobs."""
+    claimed: set[Delivery] = field(default_factory=set)
+    """Deliveries whose claims stand in the ledger, without a verdict: a carrier may take their place."""
     attempting: set[asyncio.Task[Any]] = field(default_factory=set)
     """Tasks inside an attempt: the only ones that a drain may cut."""
 
@@ -83,7 +92,9 @@ class Lane:
         tries = 0
         while True:
             try:
-                return await call(*arguments)
+                answer = await call(*arguments)
+                self.watch.answered(self.name)
+                return answer
             except LedgerUnavailable as error:
                 await self.wait_out(error, tries)
                 tries += 1
@@ -96,6 +107,8 @@ class Lane:
         """
         if self.drain.abandoned:
             raise Abandoned from error
-        if tries == 0:
-            self.emitter.notice("ledger.unavailable", "warning", lane=self.name, error=error.what)
+        if not isinstance(error, Locked):
+            self.watch.missed(self.name, error)
+        elif tries == 0:
+            self.emitter.notice("job.locked", "warning", lane=self.name, error=error.what)
         await asyncio.sleep(_LEDGER_RETRY_S[min(tries, len(_LEDGER_RETRY_S) - 1)])

@@ -16,7 +16,7 @@ from acklast import faults, letters
 from acklast.delivery import claim_of
 from acklast.drain import Tasks
 from acklast.inlets import Inlet
-from acklast.lane import Abandoned, Lane
+from acklast.lane import Abandoned, Lane, Returned
 from acklast.ledger.api import Conflict, Decided, Fresh, Held, Letter, NotDue, Record, Recorded, Session
 from acklast.outcome import Bury, Hold
 from acklast.pacing.prefetch import Prefetch
@@ -77,6 +77,8 @@ class Letterbox:
         emitter = filing.lane.emitter
         try:
             await filing.file(delivery)
+        except Returned:
+            return  # the copy in its queue is the one to work on
         except Abandoned:
             emitter.notice("delivery.abandoned", "warning", lane=filing.lane.name, tag=delivery.tag)
         except Exception as defect:
@@ -127,7 +129,7 @@ class _Dead:
     async def _end_job(self, delivery: Delivery, envelope: Envelope, death: Death) -> None:
         """By a claim like any other: it tells what became of the job, and nobody else can start it."""
         lane = self.lane
-        session, claimed = await claim_of(lane, envelope)
+        session, claimed = await claim_of(lane, delivery, envelope)
         match claimed:
             case Decided():
                 # Its account is complete: this was a second copy.

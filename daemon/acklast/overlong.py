@@ -1,4 +1,5 @@
-"""Long handlers: the broker allows no delivery to be held for ever, so a carrier takes its place.
+"""The broker allows no delivery to be held for ever: what is at work goes on under a carrier, and what only
+waits goes back to its queue.
 
 RabbitMQ ends the channel (up to 4.2) or the consumer (from 4.3) of whoever leaves a delivery unacknowledged
 for longer than ``consumer_timeout``, 30 minutes by default, and every other delivery on it is sent again.
@@ -18,7 +19,7 @@ from acklast_topology.contract import Envelope
 
 
 class Overlong:
-    """Looks after deliveries whose handlers have run for ``longest_s`` seconds."""
+    """Looks after deliveries that have been held for ``longest_s`` seconds."""
 
     def __init__(self, lanes: Sequence[Lane], tasks: Tasks, longest_s: float) -> None:
         self._lanes = lanes
@@ -37,22 +38,24 @@ class Overlong:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(min(self._longest_s / 10, 10.0))
-            for lane, delivery in self.found(time.monotonic()):
-                await _hand_on(lane, delivery)
+            held = [one for one, _ in self._tasks.since(time.monotonic() - self._longest_s) if not one.over]
+            await self.look_after(held)
 
-    def found(self, now: float) -> list[tuple[Lane, Delivery]]:
-        """The deliveries whose turn it is, and their lanes.
+    async def look_after(self, held: Sequence[Delivery]) -> None:
+        """Have each of these leave its channel.
 
-        Only those inside an attempt: their claim stands in the ledger. One that waits for the ledger or for
-        a permit would come back as one more that waits.
+        One whose claim stands in the ledger leaves a carrier. One that waits (for a permit, for the ledger,
+        for the broker to take its carrier) goes back: its task finds that out when it is let go on.
         """
-        before = now - self._longest_s
-        return [
-            (lane, delivery)
-            for delivery, task in self._tasks.since(before)
-            for lane in self._lanes
-            if task in lane.attempting and not delivery.over
-        ]
+        given_back = 0
+        for delivery in held:
+            lane = next((lane for lane in self._lanes if delivery in lane.claimed), None)
+            if lane is not None:
+                await _hand_on(lane, delivery)
+            elif not delivery.over:
+                given_back += await self._lanes[0].settler.give_back(delivery)  # the same for every lane
+        if given_back:
+            self._lanes[0].emitter.notice("deliveries.given_back", count=given_back, held_s=self._longest_s)
 
 
 async def _hand_on(lane: Lane, delivery: Delivery) -> None:

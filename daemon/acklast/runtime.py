@@ -30,6 +30,7 @@ from acklast.ledger.connect import Address
 from acklast.ledger.controls import PostgresWire
 from acklast.ledger.lease import Lease
 from acklast.ledger.postgres import PostgresLedger
+from acklast.ledger.watch import LedgerWatch
 from acklast.letterbox import Letterbox, quietly
 from acklast.management import looked_into
 from acklast.notify import Notify
@@ -119,6 +120,7 @@ class Daemon:
         self._tasks = Tasks()
         self._repairing = asyncio.Lock()
         self._alone = Alone()
+        self._watch = LedgerWatch(emitter, self._tell_ledger)
         self._lease = Lease(
             ledger,
             emitter,
@@ -126,6 +128,7 @@ class Daemon:
             worker=self._worker,
             version=__version__,
             lease_s=config.ledger.lease_s,
+            watch=self._watch,
         )
         self._pruner = Pruner(
             ledger,
@@ -304,6 +307,7 @@ class Daemon:
             version=__version__,
             chance=random.random,
             custody=lane.custody is Custody.LEDGER,
+            watch=self._watch,
         )
 
     def _settler(self, lane: str) -> Settler:
@@ -384,6 +388,9 @@ class Daemon:
         self._status = f"consuming {of}{len(self._config.lanes)} lanes"
         self._status += f"; paused: {', '.join(paused)}" if paused else ""
         self._notify.status(self._status)
+
+    def _tell_ledger(self, why: str) -> None:
+        self._notify.status(f"{why}; nothing starts" if why else self._status)
 
     async def _tell_when_ready(self, consumers: list[Consumer]) -> None:
         await asyncio.gather(*(consumer.ready.wait() for consumer in consumers))

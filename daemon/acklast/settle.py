@@ -154,6 +154,8 @@ class Settler:
 
     async def _send_on(self, delivery: Delivery, key: str, to: str) -> bool:
         for pause_s in chain(_REPUBLISH_S, repeat(_REPUBLISH_S[-1])):
+            if delivery.over:
+                return True  # held for too long meanwhile, and back in its queue
             if not delivery.channel.alive or self._abandoned():
                 return False
             sent = await self._publish(delivery, key, to)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from traceback import format_exception
 from urllib.parse import urlsplit, urlunsplit
 
@@ -10,6 +11,8 @@ import pytest
 
 from acklast import __version__
 from acklast.errors import ConfigError, Exit, LedgerUnavailable
+from acklast.ledger import connect
+from acklast.ledger.connect import each_host
 from acklast.ledger.postgres import PostgresLedger
 from dev.postgres import Cluster
 from ledger.worlds import PostgresWorld, start, started
@@ -103,3 +106,39 @@ async def test_a_database_with_a_stricter_isolation_does_not_break_the_guards(le
     async with ledger._pool.ask() as ours:
         assert await ours.fetchval("show transaction_isolation") == "read committed"
     await ledger.close()
+
+
+@pytest.mark.parametrize(
+    ("dsn", "hosts"),
+    [
+        ("postgresql://u:p@one/db", ["postgresql://u:p@one/db"]),
+        (
+            "postgresql://u:p,@one:1,two/db?x=1",
+            ["postgresql://u:p,@one:1/db?x=1", "postgresql://u:p,@two/db?x=1"],
+        ),
+        ("postgres://one,[::1]:5/db", ["postgres://one/db", "postgres://[::1]:5/db"]),
+        ("postgresql:///db?host=/run/postgresql", ["postgresql:///db?host=/run/postgresql"]),
+    ],
+)
+def test_each_host_of_a_dsn_is_tried_by_itself(dsn: str, hosts: list[str]) -> None:
+    assert each_host(dsn) == hosts
+
+
+async def test_a_host_that_swallows_everything_leaves_the_next_one_its_time(
+    ledger_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect, "CONNECT_TIMEOUT_S", 2.0)
+    swallowed: list[asyncio.StreamWriter] = []
+    deaf = await asyncio.start_server(lambda _, writer: swallowed.append(writer), "127.0.0.1", 0)
+    port = deaf.sockets[0].getsockname()[1]
+    login, _, host = urlsplit(ledger_dsn).netloc.rpartition("@")
+    both = urlsplit(ledger_dsn)._replace(netloc=f"{login}@127.0.0.1:{port},{host}")
+    address = connect.Address.of(urlunsplit(both))
+    for _ in range(2):
+        connection = await address.open()
+        await connection.close()
+    assert len(swallowed) == 1, "the one that answered is asked first the next time"
+    for writer in swallowed:
+        writer.close()
+    deaf.close()
+    await deaf.wait_closed()

@@ -15,6 +15,7 @@ from acklast.errors import LedgerUnavailable
 from acklast.lane import Drain, Lane
 from acklast.ledger.api import Ledger
 from acklast.ledger.lease import Lease
+from acklast.ledger.watch import LedgerWatch
 from acklast.notify import Notify
 from acklast.pacing.budgets import Budget
 from acklast.pacing.lanes import LanePacing
@@ -84,6 +85,7 @@ class Process:
             worker=self.name,
             version="1",
             chance=self.world.random.random,
+            watch=LedgerWatch(self.emitter),
         )
 
     def __str__(self) -> str:

@@ -11,6 +11,7 @@ from acklast import App, judge
 from acklast.delivery import process
 from acklast.lane import Drain, Lane
 from acklast.ledger.api import Claim, Fresh, Record, Recorded, Session
+from acklast.ledger.watch import LedgerWatch
 from acklast.outcome import Hold, Retry, Verdict
 from acklast.pacing.lanes import LanePacing
 from acklast.pacing.slots import Slots
@@ -79,6 +80,7 @@ async def verdict_of(world: OneClaim) -> Verdict:
         worker="w",
         version="1",
         chance=lambda: 0.5,
+        watch=LedgerWatch(Emitter()),
     )
     raw = RawMessage(b"{}", headers={"job-key": "k"}, type="t")
     await process(lane, Delivery(raw, 1, cast("Any", world)))

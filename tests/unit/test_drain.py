@@ -15,6 +15,7 @@ from acklast.consumer import Consumer
 from acklast.drain import Cutter, Receipt, Tally, Tasks, drain, said
 from acklast.handlers.app import App
 from acklast.lane import Drain, Lane
+from acklast.ledger.watch import LedgerWatch
 from acklast.notify import Notify
 from acklast.pacing.lanes import LanePacing
 from acklast.pacing.slots import Draining, Slots
@@ -69,6 +70,7 @@ class Site:
             worker="w",
             version="1",
             chance=lambda: 0.0,
+            watch=LedgerWatch(self.emitter),
         )
 
     def _tell(self, event: Event) -> None:

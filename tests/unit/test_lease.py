@@ -124,7 +124,7 @@ async def test_who_cannot_renew_starts_nothing_before_the_ledger_gives_its_jobs_
         while site.lease.live:
             assert site.ledger.living(session), "the ledger's lease must outlive ours"
             await elapse(0.1)
-        assert "session.renewal_failed" in site.notices
+        assert site.notices.count("ledger.unavailable") == 1
 
 
 @virtual

@@ -17,7 +17,7 @@ from acklast.config import Config, load_app
 from acklast.config.secrets import masked
 from acklast.errors import AcklastError, Exit
 from acklast.handlers.app import App
-from acklast.ledger.connect import Address, Connection
+from acklast.ledger.connect import Address, Connection, each_host
 from acklast.ledger.migrate import check_schema_of
 from acklast.ledger.operate import Operations
 from acklast.ledger.standing import read_standing
@@ -182,8 +182,16 @@ async def _durability(config: Config) -> Checked:
         connection = await Address.of(config.ledger.address()).open()
     except AcklastError as error:
         return _not_ok("durability", error, Exit.UNFIT)
-    connection.terminate()
-    return Checked("durability", True, "the server keeps every commit (fsync and synchronous_commit are on)")
+    try:
+        waits_for = await connection.fetchval("select current_setting('synchronous_standby_names')")
+    finally:
+        connection.terminate()
+    kept = "the server keeps every commit (fsync and synchronous_commit are on)"
+    hosts = len(each_host(config.ledger.address()))
+    if hosts > 1 and not waits_for:
+        kept += f", but a failover among the {hosts} hosts of the DSN can lose the last ones"
+        return Checked("durability", True, kept, "Name a standby in the server's synchronous_standby_names")
+    return Checked("durability", True, kept)
 
 
 async def _schema(connection: Connection) -> Checked:

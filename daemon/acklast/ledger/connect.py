@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -67,6 +67,8 @@ class Address:
 
     dsns: Callable[[], Sequence[str]]
     allow_unsafe_server: bool = False
+    preferred: list[int] = field(default_factory=lambda: [0])
+    """The number of the host that took the last connection."""
 
     @classmethod
     def of(cls, dsn: Dsn, *, allow_unsafe_server: bool = False) -> Address:
@@ -91,13 +93,36 @@ class Address:
             LedgerUnavailable: no server answers.
         """
         failure: LedgerUnavailable | None = None
-        for dsn in self.dsns():
+        for number, dsn in self._in_order():
             try:
-                return await _open(dsn, _SETTINGS | dict(settings), timeout_s, self.allow_unsafe_server)
+                connection = await _open(dsn, _SETTINGS | dict(settings), timeout_s, self.allow_unsafe_server)
             except LedgerUnavailable as error:
                 failure = error
+            else:
+                self.preferred[0] = number
+                return connection
         assert failure is not None, "there is at least one DSN"
         raise Unsent(failure.what, failure.remedy) from failure
+
+    def _in_order(self) -> list[tuple[int, str]]:
+        """Every host, the one first that took the last connection.
+
+        Each one gets the whole time for its answer: one that swallows everything would else use up that of
+        the others, and after a failover nothing could be connected to any more.
+        """
+        hosts = list(enumerate(host for dsn in self.dsns() for host in each_host(dsn)))
+        first = self.preferred[0] % len(hosts) if hosts else 0
+        return hosts[first:] + hosts[:first]
+
+
+def each_host(dsn: str) -> list[str]:
+    """One DSN for each host that a DSN names in its authority (``//user@one:5432,two:5432/database``)."""
+    scheme, slashes, rest = dsn.partition("://")
+    authority, slash, path = rest.partition("/")
+    login, at, hosts = authority.rpartition("@")
+    if "," not in hosts:
+        return [dsn]
+    return [f"{scheme}{slashes}{login}{at}{host}{slash}{path}" for host in hosts.split(",")]
 
 
 async def _open(

@@ -14,6 +14,7 @@ from contextlib import suppress
 
 from acklast.errors import LedgerUnavailable, SessionLost
 from acklast.ledger.api import Ledger, Session
+from acklast.ledger.watch import LedgerWatch
 from acklast.telemetry.events import Emitter
 
 _RETRY_S = 0.5
@@ -33,7 +34,10 @@ class Lease:
         version: str,
         lease_s: float,
         clock: Callable[[], float] = time.monotonic,
+        watch: LedgerWatch | None = None,
     ) -> None:
+        self._watch = watch or LedgerWatch(emitter, clock=clock)
+        self._failing = False
         self._ledger = ledger
         self._emitter = emitter
         self._instance = instance
@@ -136,10 +140,18 @@ class Lease:
             # Not only an outage: a defect that ended the renewals would stop the daemon for good, in silence.
             if session and not self.live:
                 self.lost(session)
-            said = error.what if isinstance(error, LedgerUnavailable) else repr(error)
-            self._emitter.notice("session.renewal_failed", "warning", error=said)
+            self._complain(error)
             return min(_RETRY_S, self._lease_s / 10)
+        self._failing = False
+        self._watch.answered("lease")
         return self._lease_s / 3
+
+    def _complain(self, error: Exception) -> None:
+        if isinstance(error, LedgerUnavailable):
+            self._watch.missed("lease", error)
+        elif not self._failing:
+            self._emitter.notice("session.renewal_failed", "warning", error=repr(error))
+        self._failing = True
 
     async def _renew(self, session: Session) -> None:
         sent = self._clock()

@@ -21,7 +21,11 @@ def ledger_closed() -> LedgerUnavailable:
     return LedgerUnavailable("the ledger is closed", "Leave the delivery unacknowledged")
 
 
+class Locked(LedgerUnavailable):
+    """One job is locked by another transaction. The ledger itself answers."""
+
+
 def locked(lane: str, key: str) -> LedgerUnavailable:
-    return LedgerUnavailable(
+    return Locked(
         f"another transaction keeps job {lane}/{key} locked", "Find it in pg_stat_activity and end it"
     )

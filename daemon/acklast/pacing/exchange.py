@@ -1,5 +1,4 @@
-"""Keeps this daemon's permits in step with the fleet: a look at the ledger when something is needed, and
-every beat.
+"""Keeps this daemon's permits in step with the fleet: a look at the ledger when needed, and every beat.
 
 What is held here is never more than what the ledger says: permits leave here before they are given back
 there, and are used here only after they were written there. A lost answer so costs permits for a moment,
@@ -67,6 +66,7 @@ class _State:
     last_at: float = -1e9
     session: int | None = None
     opened: bool = False
+    failing: bool = False
 
 
 def _state(budget: Budget) -> _State:
@@ -220,19 +220,19 @@ class Exchange:
         """Look at each budget whose time has come."""
         session = await self._lease.current()
         for state in self._states.values():
-            if state.next_at > self._now():
+            if state.next_at > (now := self._now()):
                 continue
-            state.last_at, state.next_at = self._now(), self._now() + BEAT_S
+            state.last_at, state.next_at = now, now + BEAT_S
             try:
                 looked = await self._look_at(state, session)
             except Exception as error:
-                # Not only an outage: a defect that ended this task would keep every lane waiting, in silence.
-                said = error.what if isinstance(error, LedgerUnavailable) else repr(error)
-                self._emitter.notice(
-                    "budget.exchange_failed", "warning", budget=state.budget.name, error=said
-                )
+                if not state.failing:  # not only an outage: a defect must not keep every lane waiting
+                    state.failing, name = True, state.budget.name
+                    said = getattr(error, "what", repr(error))
+                    self._emitter.notice("budget.exchange_failed", "warning", budget=name, error=said)
                 self._look(state, self._now() + 1.0)
             else:
+                state.failing = False
                 self._plan_next(state, looked)
 
     def _plan_next(self, state: _State, looked: list[_Looked]) -> None:
