@@ -164,6 +164,7 @@ async def test_a_primary_that_is_lost_to_its_standby(broker: Broker, tmp_path: P
             assert told <= set(known.split()), "a job that was acked is done on the new primary too"
 
 
+@pytest.mark.soak
 async def test_a_table_that_somebody_locks(cluster: Cluster, broker: Broker, tmp_path: Path) -> None:
     dsn = await a_database(cluster)
     async with at_work(tmp_path, broker, dsn, lease_s=3) as scene:
