@@ -162,6 +162,7 @@ class _Dead:
             started_at=claimed.now,
             effect_at=claimed.now,
             letter=letter,
+            frees=lane.custody,
         )
         if await lane.insist(lane.ledger.record, session, record) is Recorded.CLAIM_LOST:
             await lane.settler.wait(delivery, envelope.key, _AGAIN_S)
