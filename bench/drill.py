@@ -45,7 +45,7 @@ format = "json"
 [ledger]
 {ledger}
 [lanes.{lane}]
-concurrency = 20
+concurrency = {concurrency}
 backoff_base_s = 0.05
 backoff_cap_s = 0.05
 max_attempts = 50
@@ -139,6 +139,7 @@ async def _start(scene: Scene, fault: Fault) -> None:
             broker="\n".join(fault.broker_lines()),
             ledger="\n".join(fault.ledger_lines()),
             lane=LANE,
+            concurrency=fault.concurrency,
             lane_lines="\n".join(fault.lane_lines()),
         )
     )
@@ -175,7 +176,7 @@ def _effects(scene: Scene) -> Path:
 async def _under_load(scene: Scene, fault: Fault, terms: Terms, say: Progress) -> Account:
     load = Load(fault.publisher_urls(), scene.vhost, terms.per_s, scene.publishing)
     done = _Done(_effects(scene), load)
-    scene.is_done = done.all
+    scene.is_done, scene.burst = done.all, load.burst
     ended = asyncio.Event()
     publishing = asyncio.create_task(load.publish(ended), name="load")
     try:

@@ -44,6 +44,13 @@ class Load:
                 self.begun += 1
                 await asyncio.sleep(max(0.0, next_at - time.monotonic()))
 
+    async def burst(self, jobs: int) -> None:
+        """Publish so many at once, beside the others; they are confirmed when this returns."""
+        async with Publisher.connect(self._urls, in_flight=_IN_FLIGHT) as publisher:
+            numbers = range(self.begun, self.begun + jobs)
+            self.begun += jobs
+            await asyncio.gather(*(self._insist(publisher, number) for number in numbers))
+
     async def _insist(self, publisher: Publisher, number: int) -> None:
         key = f"{self._run}:{number:06d}"
         job = Job.json(LANE, key, {"number": number}, type=TYPE, run=self._run)

@@ -110,5 +110,6 @@ class Proxy:
 def _reset(writer: asyncio.StreamWriter) -> None:
     """Close with a reset, as a firewall would, and not in good order."""
     if (sock := writer.get_extra_info("socket")) is not None:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with suppress(OSError):  # it is closed already
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()

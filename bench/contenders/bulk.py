@@ -41,10 +41,10 @@ async def main(site: Site) -> None:
     connection = await aio_pika.connect(site.broker_url, connection_class=BulkConnection)
     async with connection:
         assert connection.transport is not None
-        assert connection.bulk.protocol is not None
+        assert isinstance(connection.layer.protocol, BulkProtocol)
         channel = await connection.transport.connection.channel(publisher_confirms=False)
         await channel.basic_qos(prefetch_count=site.prefetch)
-        protocol = connection.bulk.protocol
+        protocol = connection.layer.protocol
         protocol.take(channel.number, Acks(protocol, channel.number).take)
         await channel.basic_consume(QUEUE, _unused)
         await until_stopped()

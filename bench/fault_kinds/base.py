@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +31,10 @@ _ACKED_S: Final = 0.5
 """From the last effect until its ack has surely gone out."""
 
 
+async def _no_load(jobs: int) -> None:
+    raise AssertionError(f"no load yet that could publish {jobs} jobs")
+
+
 @dataclass(slots=True)
 class Scene:
     """One drill's own part of the servers, and the daemons on it.
@@ -48,6 +52,8 @@ class Scene:
     daemons: list[Child] = field(default_factory=list)
     publishing: asyncio.Event = field(default_factory=asyncio.Event)
     """The load comes while this is set."""
+    burst: Callable[[int], Awaitable[None]] = _no_load
+    """Publishes so many jobs more at once, and returns when they are confirmed."""
     is_done: Callable[[], bool] = lambda: True
     """Whether every job that was published has had its effect."""
 
@@ -130,6 +136,8 @@ class Fault(ABC):
     ways: ClassVar[tuple[str, ...]] = ()
     """What the daemons reach through a proxy: of ``BROKER`` and ``LEDGER``."""
     daemons: ClassVar[int] = 2
+    concurrency: ClassVar[int] = 20
+    """Of each daemon. A job takes 20 ms."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene

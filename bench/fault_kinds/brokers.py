@@ -12,6 +12,7 @@ from bench.contenders.drill_lane import LANE
 from bench.fault_kinds.base import NAMES, Fault, Scene, kind
 from bench.fault_kinds.connections import Evaluated
 
+_BACKLOG = 3000
 _EVERYTHING = {"configure": ".*", "write": ".*", "read": ".*"}
 
 
@@ -30,10 +31,13 @@ class _Alarm(Fault):
     """The broker is short of something: it takes nothing more in, and goes on giving out."""
 
     lasts_s = 20.0
+    concurrency = 4
     too_much: tuple[str, ...]
     usual: tuple[str, ...]
 
     async def raise_(self) -> None:
+        # So that there is something to do meanwhile, and to be tried again.
+        await self.scene.burst(_BACKLOG)
         await asyncio.to_thread(self.scene.node.ctl, *self.too_much)
 
     async def end(self) -> None:
@@ -54,7 +58,7 @@ class DiskAlarm(_Alarm):
     """The broker has too little disk left: publishers wait."""
 
     name = "disk-alarm"
-    too_much = ("set_disk_free_limit", "100TB")
+    too_much = ("set_disk_free_limit", "100000GB")
     usual = ("set_disk_free_limit", "50MB")
 
 

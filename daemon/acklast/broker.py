@@ -7,23 +7,38 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
 
 import aio_pika
+import aiormq
 from aio_pika.abc import AbstractConnection
 from aiormq import spec
 from yarl import URL
 
 from acklast import lenient
 from acklast.errors import BrokerRefused, BrokerUnavailable
-from acklast.receiver import BulkConnection, BulkProtocol
+from acklast.hosts import NoneAnswers, first_that_answers
+from acklast.receiver import BulkConnection, BulkProtocol, HeardConnection, HeardProtocol
 from acklast.telemetry.events import Emitter
 from acklast_topology.calls import bounded
 from acklast_topology.publish import Sender, Sent, Status
-from acklast_topology.refusal import Refusal, refusal_of, remedies
+from acklast_topology.refusal import refusal_of, remedies
 
-_LOOK = "See that RabbitMQ runs, that [broker] urls names it, and that user, password and vhost fit"
-_BACKOFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+_LOOK: Final = "See that RabbitMQ runs, that [broker] urls names it, and that user, password and vhost fit"
+_BACKOFF_S: Final = (0.2, 0.5, 1.0, 2.0)
+"""From the beginning of a try that failed to the next one; the last one repeats, jitter comes to each. Short:
+it is what stands between a broker that is back and the first job."""
+_HEAD_START_S: Final = 1.0
+"""How long a host of the list may be silent before the next one is tried beside it."""
+_SILENT_HEARTBEATS: Final = 1.25
+"""A broker that lives sends something twice in a heartbeat's time."""
+_LOOK_AT_S: Final = 1.0
+_CLOSE_S: Final = 3.0
+_BLOCKED: Final = "the broker takes in no messages: it is short of memory or disk (see its alarms)"
 
 
 class Link:
@@ -36,14 +51,17 @@ class Link:
         emitter: Emitter,
         *,
         heartbeat_s: int = 15,
-        connect_timeout_s: float = 10.0,
+        connect_timeout_s: float = 5.0,
         bulk: bool = False,
         current: Callable[[], Sequence[str]] | None = None,
         chance: Callable[[], float] = random.random,
+        on_change: Callable[[str, str], None] = lambda role, why: None,
     ) -> None:
         """``bulk``: deliveries are read by the bulk receiver, not by the client library's own reader.
 
         ``current`` is asked before each connection whether other ``urls`` hold now: passwords change.
+
+        ``on_change`` is told the role, and why the connection cannot be used: nothing where it can.
         """
         lenient.install()
         self._current = current or (lambda: urls)
@@ -56,12 +74,21 @@ class Link:
         self._emitter = emitter
         self._connect_timeout_s = connect_timeout_s
         self._chance = chance
+        self._on_change = on_change
+        self._why = ""
         self._connection: AbstractConnection | None = None
+        self._heard: HeardProtocol | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
+        self._failures = 0
+        self._failed: BrokerUnavailable | None = None
+        self._again_at = 0.0
         self.generation = 0
 
     async def connect(self) -> AbstractConnection:
         """The live connection, or a new one; each host of the list is tried once.
+
+        All who ask share one try. Shortly after one that failed there is no other, but its error again.
 
         Raises:
             BrokerUnavailable: no host of the list answers.
@@ -70,26 +97,48 @@ class Link:
         async with self._lock:
             if self._connection is not None and _alive(self._connection):
                 return self._connection
-            self._renew()
-            failures: list[str] = []
-            refusals: list[Refusal] = []
-            for _ in self._urls:
-                url = self._urls[0]
-                try:
-                    self._connection = await self._open(url)
-                except (OSError, aio_pika.exceptions.AMQPError, TimeoutError) as error:
-                    refusals.append(refusal_of(error, str(url)))
-                    failures.append(f"{url.host}:{url.port}: {refusals[-1].what}")
-                    self._urls.append(self._urls.pop(0))
-                else:
-                    return self._connection
-            remedy = remedies(refusals)
-            if all(refusal.final for refusal in refusals):
-                raise BrokerRefused(f"no broker lets acklast in ({'; '.join(failures)})", f"{remedy}.")
-            raise BrokerUnavailable(
-                f"no broker can be used ({'; '.join(failures)})",
-                f"{remedy or _LOOK}.",
+            if self._failed is not None and time.monotonic() < self._again_at:
+                raise self._failed
+            began = time.monotonic()
+            try:
+                self._connection = await self._connect_one()
+            except BrokerUnavailable as error:
+                self._fail(error, began)
+                raise
+            self._failures, self._failed = 0, None
+            self._is("")
+            return self._connection
+
+    async def _connect_one(self) -> AbstractConnection:
+        self._renew()
+        urls = tuple(self._urls)
+        try:
+            number, connection = await first_that_answers(
+                [partial(self._open, url) for url in urls], _HEAD_START_S
             )
+        except NoneAnswers as failed:
+            raise _unavailable(urls, failed.errors) from failed
+        # The next time this one is asked first: whoever failed before it may still be away.
+        self._urls = [*urls[number:], *urls[:number]]
+        self._take_up(connection, urls[number])
+        return connection
+
+    def _fail(self, error: BrokerUnavailable, began: float) -> None:
+        if not self._failures:
+            self._emitter.notice(
+                "broker.unavailable", "error", role=self._role, error=error.what, remedy=error.remedy
+            )
+        self._failed = error
+        pause_s = _BACKOFF_S[min(self._failures, len(_BACKOFF_S) - 1)] * (0.5 + self._chance())
+        self._failures += 1
+        # From the beginning of the try: one that ran into its time limit has waited long enough.
+        self._again_at = max(began + pause_s, time.monotonic())
+        self._is(error.what)
+
+    def _is(self, why: str) -> None:
+        if why != self._why:
+            self._why = why
+            self._on_change(self._role, why)
 
     def _parsed(self, urls: Sequence[str]) -> list[URL]:
         return [URL(url).update_query(heartbeat=str(self._heartbeat_s)) for url in urls]
@@ -100,40 +149,99 @@ class Link:
             self._known, self._urls = current, self._parsed(current)
             self._emitter.notice("broker.urls_changed", role=self._role)
 
-    async def _open(self, url: URL) -> AbstractConnection:
-        async with bounded(self._connect_timeout_s):
-            connection: aio_pika.Connection = await aio_pika.connect(
-                url,
-                client_properties={"connection_name": f"acklast {self._role}"},
-                connection_class=BulkConnection if self._bulk else aio_pika.Connection,
-            )
-        self.protocol = connection.bulk.protocol if isinstance(connection, BulkConnection) else None
-        self.generation += 1
-        self._emitter.notice("broker.connected", role=self._role, host=url.host, generation=self.generation)
+    async def _open(self, url: URL) -> HeardConnection:
+        try:
+            async with bounded(self._connect_timeout_s):
+                connection = await aio_pika.connect(
+                    url,
+                    client_properties={"connection_name": f"acklast {self._role}"},
+                    connection_class=BulkConnection if self._bulk else HeardConnection,
+                )
+        except TimeoutError as late:
+            raise TimeoutError(f"no answer within {self._connect_timeout_s:g} s") from late
+        assert isinstance(connection, HeardConnection)
         return connection
+
+    def _take_up(self, connection: HeardConnection, url: URL) -> None:
+        self._heard = connection.layer.protocol
+        self.protocol = self._heard if isinstance(self._heard, BulkProtocol) else None
+        self.generation += 1
+        if self._watching is not None:
+            self._watching.cancel()
+        if connection.transport is not None and self._heard is not None:
+            watch = self._watch(connection.transport.connection, self._heard)
+            self._watching = asyncio.create_task(watch, name=f"watch {self._role}")
+        self._emitter.notice("broker.connected", role=self._role, host=url.host, generation=self.generation)
+
+    # --- watching -----------------------------------------------------------------------------------
+
+    async def _watch(self, connection: aiormq.abc.AbstractConnection, heard: HeardProtocol) -> None:
+        """End a connection on which nothing comes any more, and tell when the broker takes in nothing.
+
+        The library waits for three times as long, and says nothing of a broker that blocks.
+        """
+        limit_s = self._heartbeat_s * _SILENT_HEARTBEATS
+        blocked = False
+        while not connection.is_closed:
+            await asyncio.sleep(min(_LOOK_AT_S, limit_s / 4))
+            if self._heartbeat_s and heard.silent_s() > limit_s:
+                self._emitter.notice(
+                    "broker.silent", "warning", role=self._role, silent_s=round(heard.silent_s(), 1)
+                )
+                heard.abort()
+                return
+            if blocked != (blocked := _blocked(connection)):
+                self._tell_blocked(blocked)
+
+    def _tell_blocked(self, blocked: bool) -> None:
+        if blocked:
+            self._emitter.notice("broker.blocked", "warning", role=self._role, why=_BLOCKED)
+        else:
+            self._emitter.notice("broker.unblocked", role=self._role)
+        self._is(_BLOCKED if blocked else "")
+
+    @property
+    def pause_s(self) -> float:
+        """How long until another try is due."""
+        return max(0.0, self._again_at - time.monotonic())
 
     async def connect_insisting(self) -> AbstractConnection:
         """Like ``connect``, again and again with jittered pauses; one notice per outage, not one per try."""
-        tries = 0
         while True:
             try:
                 return await self.connect()
-            except BrokerUnavailable as error:
-                if tries == 0:
-                    self._emitter.notice(
-                        "broker.unavailable",
-                        "error",
-                        role=self._role,
-                        error=error.what,
-                        remedy=error.remedy,
-                    )
-                pause_s = _BACKOFF_S[min(tries, len(_BACKOFF_S) - 1)]
-                await asyncio.sleep(pause_s * (0.5 + self._chance()))
-                tries += 1
+            except BrokerUnavailable:
+                await asyncio.sleep(self.pause_s)
 
     async def close(self) -> None:
+        """Close in good order, or at once where the broker does not answer."""
+        if self._watching is not None:
+            self._watching.cancel()
         if self._connection is not None and not self._connection.is_closed:
-            await self._connection.close()
+            with suppress(OSError, RuntimeError, aio_pika.exceptions.AMQPError):
+                async with bounded(_CLOSE_S):
+                    await self._connection.close()
+            if self._heard is not None:
+                self._heard.abort()
+
+
+def _unavailable(urls: Sequence[URL], errors: Sequence[Exception]) -> BrokerUnavailable:
+    """What to tell of a list of which no host can be used.
+
+    Raises:
+        Exception: one of the errors, where it is none that a broker or a network makes.
+    """
+    for error in errors:
+        if not isinstance(error, OSError | aio_pika.exceptions.AMQPError | TimeoutError | RuntimeError):
+            raise error
+    refusals = [refusal_of(error, str(url)) for url, error in zip(urls, errors, strict=True)]
+    told = "; ".join(
+        f"{url.host}:{url.port}: {refusal.what}" for url, refusal in zip(urls, refusals, strict=True)
+    )
+    remedy = remedies(refusals)
+    if all(refusal.final for refusal in refusals):
+        return BrokerRefused(f"no broker lets acklast in ({told})", f"{remedy}.")
+    return BrokerUnavailable(f"no broker can be used ({told})", f"{remedy or _LOOK}.")
 
 
 def vhost_of(url: URL) -> str:
@@ -150,6 +258,18 @@ def _alive(connection: AbstractConnection) -> bool:
     return transport is not None and not transport.connection.is_closed
 
 
+def _blocked(connection: aiormq.abc.AbstractConnection) -> bool:
+    """Whether the broker takes nothing in from this connection. The library only lets one wait for it."""
+    ready: Coroutine[Any, Any, None] = connection.ready()
+    try:
+        ready.send(None)
+    except StopIteration:
+        return False
+    finally:
+        ready.close()
+    return True
+
+
 class CarrierSender:
     """Publishes outcomes on a confirmed channel of its own link, which it opens again when it is gone."""
 
@@ -162,16 +282,36 @@ class CarrierSender:
     async def __call__(
         self, exchange: str, routing_key: str, body: bytes, properties: spec.Basic.Properties
     ) -> Sent:
-        """Send one message; whatever goes wrong is in the answer, never raised."""
+        """Send one message; whatever goes wrong is in the answer, never raised.
+
+        While the broker takes nothing in, nothing is written: what is would all be taken in one day, and
+        each try of each job with it.
+        """
         try:
-            async with asyncio.timeout(self._timeout_s):
-                sender = await self._open()
-        except (BrokerUnavailable, OSError, aio_pika.exceptions.AMQPError, TimeoutError) as error:
-            return Sent(Status.UNKNOWN, str(error) or type(error).__name__)
+            async with bounded(self._timeout_s):
+                connection = await self._link.connect()
+                assert connection.transport is not None
+                if _blocked(connection.transport.connection):
+                    await self._until_unblocked(connection.transport.connection)
+                sender = await self._open(connection)
+        except TimeoutError:
+            return Sent(Status.UNKNOWN, f"not sent within {self._timeout_s:g} s")
+        except Exception as error:  # the library ends what waits with any exception, bare ones too
+            return Sent(Status.UNKNOWN, f"not sent: {str(error) or type(error).__name__}")
         return await sender.send(exchange, routing_key, body, properties, timeout_s=self._timeout_s)
 
-    async def _open(self) -> Sender:
+    @staticmethod
+    async def _until_unblocked(connection: aiormq.abc.AbstractConnection) -> None:
+        """Wait until the broker takes messages in again, or the connection is over."""
+        ready, closing = asyncio.ensure_future(connection.ready()), connection.closing
+        try:
+            await asyncio.wait({ready, closing}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ready.cancel()
+            closing.cancel()
+
+    async def _open(self, connection: AbstractConnection) -> Sender:
         async with self._lock:
             if self._sender is None or self._sender.closed:
-                self._sender = await Sender.open(await self._link.connect())
+                self._sender = await Sender.open(connection, timeout_s=self._timeout_s)
             return self._sender

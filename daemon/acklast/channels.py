@@ -19,22 +19,32 @@ LOST = (OSError, aio_pika.exceptions.AMQPError, RuntimeError, TimeoutError)
 class LibraryChannel:
     """The channel of one consuming session, as the settler sees it."""
 
-    __slots__ = ("_channel", "settled", "taken")
+    __slots__ = ("_channel", "gone", "settled", "taken")
 
     def __init__(self, channel: AbstractChannel) -> None:
         self._channel = channel
         self.taken = 0
         """Deliveries that came so far, and ``settled``: those that were acked or nacked."""
         self.settled = 0
+        self.gone = False
+        """It is being closed: nothing may be sent on it any more, even while it is not closed yet."""
 
     @property
     def alive(self) -> bool:
-        return not self._channel.is_closed
+        return not (self.gone or self._channel.is_closed)
+
+    def retire(self) -> None:
+        """Send nothing more: the channel is about to be closed."""
+        self.gone = True
 
     async def ack(self, tag: int) -> bool:
+        if self.gone:
+            return False
         return await self._send(self._channel.basic_ack(tag, wait=False))
 
     async def nack(self, tag: int) -> bool:
+        if self.gone:
+            return False
         return await self._send(self._channel.basic_nack(tag, requeue=True, wait=False))
 
     async def _send(self, call: Awaitable[None]) -> bool:
@@ -64,7 +74,7 @@ def _sent(sending: asyncio.Future[None]) -> bool:
 class BulkChannel:
     """The same over the bulk receiver: the acks of one turn of the event loop go in one write."""
 
-    __slots__ = ("_channel", "_prefix", "_protocol", "_tags", "settled", "taken")
+    __slots__ = ("_channel", "_prefix", "_protocol", "_tags", "gone", "settled", "taken")
 
     def __init__(self, channel: AbstractChannel, protocol: BulkProtocol) -> None:
         self._channel = channel
@@ -73,13 +83,23 @@ class BulkChannel:
         self._tags: list[int] = []
         self.taken = 0
         self.settled = 0
+        self.gone = False
 
     @property
     def alive(self) -> bool:
-        return not self._channel.is_closed
+        return not (self.gone or self._channel.is_closed)
+
+    def retire(self) -> None:
+        """Send what waits, and nothing more: the channel is about to be closed."""
+        self._flush()
+        self.gone = True
+
+    def lost(self) -> None:
+        """Send nothing more: the broker has closed the channel."""
+        self.gone = True
 
     async def ack(self, tag: int) -> bool:
-        if self._channel.is_closed:
+        if not self.alive:
             return False
         if not self._tags:
             asyncio.get_running_loop().call_soon(self._flush)
@@ -87,7 +107,7 @@ class BulkChannel:
         return True
 
     async def nack(self, tag: int) -> bool:
-        if self._channel.is_closed:
+        if not self.alive:
             return False
         # Written at once, so ahead of any multiple ack that covers it.
         self._prefix.settle([tag])
@@ -98,7 +118,7 @@ class BulkChannel:
     def _flush(self) -> None:
         tags, self._tags = self._tags, []
         self.settled += len(tags)
-        if not self._channel.is_closed:
+        if tags and self.alive:
             self._protocol.write(self._prefix.frames(self._channel.number, tags))
 
 

@@ -9,27 +9,40 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-import aiormq
+import aiormq.abc
 from aiormq.abc import AbstractChannel, DeliveredMessage
 
 from acklast.broker import Link
 from acklast.channels import LOST, BulkChannel, LibraryChannel, raw_of
+from acklast.outage import Outage
 from acklast.pacing.gate import Gate
 from acklast.pacing.prefetch import Prefetch
 from acklast.receiver import BulkProtocol
-from acklast.settle import Delivery, nothing_to_repair
+from acklast.settle import Delivery
 from acklast.telemetry.events import Emitter
 from acklast_topology.calls import only_real_cancellation
 from acklast_topology.contract import RawMessage
 
 _FIRST: Final = asyncio.FIRST_COMPLETED
-_REOPEN_S: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
+_REOPEN_S: Final = (0.1, 0.5, 1.0, 2.0)
+"""Pauses before a channel is opened again; the last one repeats. Short: see ``broker``."""
 _ANSWER_S: Final = 5.0
 """How long the broker may take to answer; then the channel is given up."""
 _LOOK_S: Final = 0.5
 """How often the lane's pace is looked at."""
 _BACKLOG_S: Final = 1.0
 """How often a lane that stands by looks for jobs in its queue."""
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"the broker did not answer within {_ANSWER_S:g} s"
+    return str(error) or type(error).__name__
+
+
+async def it_fits() -> str:
+    """For whoever need not look."""
+    return ""
 
 
 class Consumer:
@@ -48,15 +61,17 @@ class Consumer:
         deliver: Callable[[Delivery], None],
         recall: Callable[[float], list[Delivery]],
         emitter: Emitter,
-        repair: Callable[[], Awaitable[None]] = nothing_to_repair,
+        fit: Callable[[], Awaitable[str]] = it_fits,
         *,
         longest_s: float = 300.0,
         gate: Gate | None = None,
         backlog: Callable[[int, bool], None] = lambda jobs, served: None,
+        on_change: Callable[[str], None] = lambda why: None,
     ) -> None:
         """``recall`` takes back what came before a moment of the monotonic clock and has not started.
 
-        ``repair`` is asked where the queue itself is gone: declare again what is missing.
+        ``fit`` is asked before the queue is consumed again: why it may not be, or nothing. It declares again
+        what is missing. ``on_change`` is told why the queue is not consumed, or nothing when it is.
 
         Nothing waits for a slot longer than ``longest_s``: the broker ends the channel of whoever holds a
         delivery for too long.
@@ -67,7 +82,9 @@ class Consumer:
         self._gate = gate or Gate()
         self._longest_s = longest_s
         self._backlog = backlog
-        self._repair = repair
+        self._fit = fit
+        self._on_change = on_change
+        self._outage = Outage()
         self._lane = lane
         self._queue = queue
         self._prefetch = prefetch
@@ -86,34 +103,37 @@ class Consumer:
 
     async def run(self) -> None:
         """Consume until ``cancel``: every end of a channel is followed by the next one."""
-        failures = 0
         while not self._stopping:
+            unfit = ""
             try:
                 with only_real_cancellation():
                     connection = await self._link.connect_insisting()
                     if self._stopping:
                         return
-                    reason = await self._consume(
+                    # What was looked at before the start need not be looked at again.
+                    unfit = await self._fit() if self._outage.failures else ""
+                    reason = unfit or await self._consume(
                         connection.transport.connection,  # type: ignore[union-attr]
                         self._link.protocol,
                     )
-                failures = 0
             except Exception as error:  # the library ends what waits with any exception, bare ones too
-                reason = str(error) or type(error).__name__
-                if isinstance(error, aiormq.exceptions.ChannelNotFoundEntity) and not self._stopping:
-                    await self._repair()
+                reason = _said(error)
             self._rest()
             if self._stopping:
                 return
-            if failures == 0:
-                self._emitter.notice("lane.interrupted", "warning", lane=self._lane, reason=reason)
-            pause_s = _REOPEN_S[min(failures, len(_REOPEN_S) - 1)]
-            failures += 1
+            self._interrupted(reason, exact=bool(unfit))
+            pause_s = _REOPEN_S[min(self._outage.failures, len(_REOPEN_S)) - 1]
             await asyncio.sleep(pause_s * (0.5 + random.random()))  # noqa: S311 - spreads load, guards nothing
+
+    def _interrupted(self, reason: str, *, exact: bool) -> None:
+        if self._outage.interrupted(time.monotonic(), reason, exact=exact):
+            level = "error" if exact else "warning"
+            self._emitter.notice("lane.interrupted", level, lane=self._lane, queue=self._queue, reason=reason)
+        self._on_change(reason)
 
     async def _consume(self, connection: aiormq.abc.AbstractConnection, protocol: BulkProtocol | None) -> str:
         """Consume on a fresh channel until it ends; the reason why it did."""
-        channel = await connection.channel(publisher_confirms=False)
+        channel = await connection.channel(publisher_confirms=False, timeout=_ANSWER_S)
         if protocol is None:
             return await self._consume_on(channel, LibraryChannel(channel))
         session = BulkChannel(channel, protocol)
@@ -122,7 +142,7 @@ class Consumer:
             session.taken = tag  # they count from 1 on each channel
             self._deliver(Delivery(raw, tag, session))
 
-        protocol.take(channel.number, take)
+        protocol.take(channel.number, take, session.lost)
         try:
             return await self._consume_on(channel, session)
         finally:
@@ -146,7 +166,15 @@ class Consumer:
                 await self._take_in(channel, session, {cancelled, closing})
             else:
                 await self._stand_by(channel, {cancelled, closing})
-        return await self._ended(channel, cancelled, closing)
+        if cancelled.done():
+            # Close, so that what this channel holds is requeued now and not at some later death. What is sent
+            # on it after that ends the whole connection.
+            session.retire()
+            async with asyncio.timeout(_ANSWER_S):
+                await channel.close()
+            return cancelled.result()
+        error = closing.exception() if not closing.cancelled() else None
+        return str(error) if error else "the channel was closed"
 
     async def _take_in(
         self, channel: AbstractChannel, session: LibraryChannel | BulkChannel, ends: set[asyncio.Future[Any]]
@@ -158,11 +186,7 @@ class Consumer:
         if self._tag is not None:
             self.consuming.set()
             self.ready.set()
-            prefetch = self._prefetch.count
-            receiver = "library" if isinstance(session, LibraryChannel) else "bulk"
-            self._emitter.notice(
-                "lane.consuming", lane=self._lane, queue=self._queue, prefetch=prefetch, receiver=receiver
-            )
+            self._back("library" if isinstance(session, LibraryChannel) else "bulk")
         shut = asyncio.ensure_future(self._gate.shut.wait())
         waiting = ends if self._stopping else {*ends, shut}
         try:
@@ -172,6 +196,14 @@ class Consumer:
             shut.cancel()
         if not any(end.done() for end in ends):
             await self._pause(channel)
+
+    def _back(self, receiver: str) -> None:
+        if self._outage.back(time.monotonic()):
+            prefetch = self._prefetch.count
+            self._emitter.notice(
+                "lane.consuming", lane=self._lane, queue=self._queue, prefetch=prefetch, receiver=receiver
+            )
+        self._on_change("")
 
     async def _pause(self, channel: AbstractChannel) -> None:
         """The gate is shut: take nothing more in, and give back what has not started."""
@@ -186,6 +218,7 @@ class Consumer:
         """Wait for the gate to open, and look meanwhile whether jobs wait in the queue."""
         self.ready.set()
         self._emitter.notice("lane.standing_by", lane=self._lane)
+        self._on_change("")
         opened = asyncio.ensure_future(self._gate.opened.wait())
         try:
             while not (opened.done() or self._stopping or any(end.done() for end in ends)):
@@ -267,17 +300,6 @@ class Consumer:
     async def _give_back(deliveries: list[Delivery]) -> None:
         for delivery in deliveries:
             await delivery.channel.nack(delivery.tag)
-
-    @staticmethod
-    async def _ended(
-        channel: AbstractChannel, cancelled: asyncio.Future[str], closing: asyncio.Future[None]
-    ) -> str:
-        if cancelled.done():
-            # Close, so that what this channel holds is requeued now and not at some later death.
-            await channel.close()
-            return cancelled.result()
-        error = closing.exception() if not closing.cancelled() else None
-        return str(error) if error else "the channel was closed"
 
     async def cancel(self) -> None:
         """Stop consuming and wait for the broker's word. The channel stays open for the acks to come."""

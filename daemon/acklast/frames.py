@@ -26,6 +26,7 @@ BODY: Final = 3
 FRAME_END: Final = 0xCE
 DELIVER: Final = b"\x00\x3c\x00\x3c"
 """Class and method of basic.deliver."""
+CHANNEL_CLOSE: Final = b"\x00\x14\x00\x28"
 HEARTBEAT: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 FRAME_HEAD: Final = Struct(">BHI")
 

@@ -42,7 +42,9 @@ def quietly(emitter: Emitter) -> Emitter:
 
     def rename(event: Event) -> None:
         if isinstance(event, Notice) and event.name.startswith("lane."):
-            event = Notice(f"letterbox.{event.name.removeprefix('lane.')}", event.level, event.fields)
+            # The lane has said it of the connection that they share; only what is the queue's own matters.
+            level = event.level if event.level == "error" else "debug"
+            event = Notice(f"letterbox.{event.name.removeprefix('lane.')}", level, event.fields)
         emitter.emit(event)
 
     return Emitter(rename)

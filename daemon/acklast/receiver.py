@@ -17,7 +17,7 @@ from aiormq.connection import TransportFactory
 from aiormq.exceptions import AMQPConnectionError
 from yarl import URL
 
-from acklast.frames import BODY, DELIVER, FRAME_HEAD, HEADER, HEARTBEAT, METHOD, delivery_of
+from acklast.frames import BODY, CHANNEL_CLOSE, DELIVER, FRAME_HEAD, HEADER, HEARTBEAT, METHOD, delivery_of
 from acklast_topology.contract import RawMessage
 
 Take: TypeAlias = Callable[[int, RawMessage], None]
@@ -41,15 +41,38 @@ class _Content:
         self.missing = 0
 
 
-class BulkProtocol(asyncio.StreamReaderProtocol):
-    """Cuts frames out of what arrives; feeds the library's reader with all that is not a taken delivery."""
+class HeardProtocol(asyncio.StreamReaderProtocol):
+    """A stream's protocol that knows when it last heard something."""
 
     def __init__(self, reader: asyncio.StreamReader, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(reader, loop=loop)
-        self._feed = reader.feed_data
         self._time = loop.time
+        self._heard_at = loop.time()
+        self.abort: Callable[[], None] = lambda: None
+        """Ends the connection at once, and does not ask the other side."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.abort = transport.abort  # type: ignore[attr-defined]
+
+    def silent_s(self) -> float:
+        """For how long nothing has come."""
+        return self._time() - self._heard_at
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_at = self._time()
+        super().data_received(data)
+
+
+class BulkProtocol(HeardProtocol):
+    """Cuts frames out of what arrives; feeds the library's reader with all that is not a taken delivery."""
+
+    def __init__(self, reader: asyncio.StreamReader, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(reader, loop)
+        self._feed = reader.feed_data
         self._rest = b""
         self._takers: dict[int, Take] = {}
+        self._told: dict[int, Callable[[], None]] = {}
         self._open: dict[int, _Content] = {}
         self._spoke = 0.0
         self._foreign: bool | None = None
@@ -59,16 +82,23 @@ class BulkProtocol(asyncio.StreamReaderProtocol):
         super().connection_made(transport)
         self.write = transport.write  # type: ignore[attr-defined]
 
-    def take(self, channel: int, take: Take) -> None:
-        """From now on hand the deliveries of ``channel`` to ``take``."""
+    def take(self, channel: int, take: Take, gone: Callable[[], None] = lambda: None) -> None:
+        """From now on hand the deliveries of ``channel`` to ``take``.
+
+        ``gone`` is called when the broker closes the channel, before the library knows: an ack that it gets
+        after its own "closed" is one on a channel that was never opened, and ends the whole connection.
+        """
         self._takers[channel] = take
+        self._told[channel] = gone
 
     def leave(self, channel: int) -> None:
         """Hand nothing of ``channel`` on any more; what of it is under way is dropped with the channel."""
         self._takers.pop(channel, None)
+        self._told.pop(channel, None)
         self._open.pop(channel, None)
 
     def data_received(self, data: bytes) -> None:
+        self._heard_at = self._time()
         if self._foreign is None:
             # A server that speaks another version answers with a bare header: the library knows what to say.
             # Asked of the first bytes alone: later the same four may be a body's.
@@ -105,6 +135,8 @@ class BulkProtocol(asyncio.StreamReaderProtocol):
         content = self._open.get(channel)
         if content is None:
             if kind != METHOD or data[at : at + 4] != DELIVER:
+                if kind == METHOD and data[at : at + 4] == CHANNEL_CLOSE:
+                    self._told[channel]()
                 return False
             self._open[channel] = _Content(data[at:stop])
             return True
@@ -137,11 +169,12 @@ def knows_library() -> bool:
     return library_version().startswith(KNOWN_AIORMQ)
 
 
-class BulkTransport(TransportFactory):
-    """Opens the library's connection over a ``BulkProtocol``, which it keeps as ``protocol``."""
+class Layer(TransportFactory):
+    """Opens the library's connection over a protocol of ours, which it keeps as ``protocol``."""
 
-    def __init__(self) -> None:
-        self.protocol: BulkProtocol | None = None
+    def __init__(self, kind: type[HeardProtocol]) -> None:
+        self._kind = kind
+        self.protocol: HeardProtocol | None = None
 
     async def create(self, url: URL, **kwargs: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect; TLS by the library's own context provider.
@@ -153,7 +186,7 @@ class BulkTransport(TransportFactory):
         provider = kwargs.pop("ssl_context_provider", None)
         ssl = await provider.get_context() if url.scheme == "amqps" and provider else None
         reader = asyncio.StreamReader(loop=loop)
-        protocol = BulkProtocol(reader, loop)
+        protocol = self._kind(reader, loop)
         try:
             transport, _ = await loop.create_connection(
                 lambda: protocol, url.host or "localhost", url.port or 5672, ssl=ssl, **kwargs
@@ -164,11 +197,19 @@ class BulkTransport(TransportFactory):
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
-class BulkConnection(aio_pika.Connection):
-    """The library's plain connection over a ``BulkTransport``."""
+class HeardConnection(aio_pika.Connection):
+    """The library's plain connection, and one that tells how long it has heard nothing."""
+
+    protocol_kind: type[HeardProtocol] = HeardProtocol
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.bulk = BulkTransport()
+        self.layer = Layer(self.protocol_kind)
         # Not through the constructor: it writes what it does not know into the URL's query.
-        self.kwargs["transport_factory"] = self.bulk
+        self.kwargs["transport_factory"] = self.layer
+
+
+class BulkConnection(HeardConnection):
+    """The same with the bulk receiver."""
+
+    protocol_kind = BulkProtocol

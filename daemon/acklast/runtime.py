@@ -13,12 +13,12 @@ from typing import Final
 
 from acklast import __version__
 from acklast.broker import CarrierSender, Link
-from acklast.config.models import Config, Custody, Declare, Receiver
+from acklast.config.models import Config, Custody, Receiver
 from acklast.config.rotation import Servers
 from acklast.consumer import Consumer
 from acklast.delivery import process
 from acklast.drain import Receipt, Tally, Tasks, drain, said
-from acklast.errors import Exit, TopologyError
+from acklast.errors import Exit
 from acklast.handlers.app import App
 from acklast.inlets import Inlet, open_intake
 from acklast.instance import Instance
@@ -32,7 +32,6 @@ from acklast.ledger.lease import Lease
 from acklast.ledger.postgres import PostgresLedger
 from acklast.ledger.watch import LedgerWatch
 from acklast.letterbox import Letterbox, quietly
-from acklast.management import looked_into
 from acklast.notify import Notify
 from acklast.overlong import Overlong
 from acklast.pacing.alone import Alone
@@ -44,6 +43,7 @@ from acklast.pacing.prefetch import Prefetch
 from acklast.pacing.slots import Slots
 from acklast.pacing.turn import Turn
 from acklast.pruner import Pruner, keeps_of
+from acklast.readiness import Readiness
 from acklast.receiver import KNOWN_AIORMQ, knows_library, library_version
 from acklast.reconciler import Reconciler
 from acklast.reporter import Observed, reports_of
@@ -52,10 +52,7 @@ from acklast.steering import Steering
 from acklast.stop import Stop, stop_signals
 from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
-from acklast_topology.calls import only_real_cancellation
-from acklast_topology.declare import apply
-from acklast_topology.finding import Found
-from acklast_topology.verify import left_behind, verify
+from acklast.upkeep import Upkeep
 
 _COLLECT_AFTER: Final = 20_000
 """More objects made than freed since the last look."""
@@ -115,12 +112,11 @@ class Daemon:
         self._emitter = emitter
         self._worker = f"{config.instance}@{socket.gethostname()}:{os.getpid()}"
         self._notify = Notify()
-        self._status = f"consuming {len(config.lanes)} lanes"
+        self._readiness = Readiness(list(config.lanes), self._notify.status)
         self._drain = Drain()
         self._tasks = Tasks()
-        self._repairing = asyncio.Lock()
         self._alone = Alone()
-        self._watch = LedgerWatch(emitter, self._tell_ledger)
+        self._watch = LedgerWatch(emitter, self._readiness.ledger)
         self._lease = Lease(
             ledger,
             emitter,
@@ -139,12 +135,15 @@ class Daemon:
         )
         self._consuming = self._link("consumer", bulk=self._reads_in_bulk())
         self._publishing = self._link("publisher", bulk=False)
+        self._upkeep = Upkeep(config, self._consuming, emitter)
         self._budgets = {name: self._budget(name) for name in self._budgets_in_use()}
         self._circuits = {
             name: circuit_of(name, config.budgets[name].breaker.rules(), emitter) for name in self._budgets
         }
         self._exchange = Exchange(self._budgets.values(), self._lease, emitter)
-        self._steering = Steering(config, self._exchange, self._lease, emitter, on_paused=self._tell_paused)
+        self._steering = Steering(
+            config, self._exchange, self._lease, emitter, on_paused=self._readiness.paused
+        )
         self._prefetches: dict[str, list[Prefetch]] = {}
         self._observed: list[Observed] = []
         self._send = CarrierSender(self._publishing, timeout_s=config.broker.publish_timeout_s)
@@ -188,6 +187,7 @@ class Daemon:
             connect_timeout_s=broker.connect_timeout_s,
             bulk=bulk,
             current=self._servers.brokers,
+            on_change=self._readiness.link,
         )
 
     async def run(self, stop: Stop, tally: Tally) -> Receipt:
@@ -196,7 +196,7 @@ class Daemon:
         lanes = [self._lane(name) for name in self._config.lanes]
         overlong = Overlong(lanes, self._tasks, self._config.broker.longest_unacked_s)
         try:
-            await self._topology()
+            await self._upkeep.start()
             await self._lease.start()
             await self._steering.start(PostgresWire(self._address(), self._steering.changed))
             await self._exchange.start(self._book())
@@ -243,39 +243,6 @@ class Daemon:
             # lease is out, and by then this process is gone.
             await self._lease.close(end=not self._drain.left)
 
-    async def _topology(self) -> None:
-        """Declare or verify the broker's objects before anything is consumed."""
-        plan = self._config.plan()
-        connection = await self._consuming.connect()
-        act = apply if self._config.declare is Declare.APPLY else verify
-        broker = self._config.broker
-        found = await act(connection, plan)
-        found += await looked_into(plan, broker.addresses(), broker.management_url)
-        found += await left_behind(connection, self._config.names, self._config.unfair_lanes)
-        for unseen in (finding for finding in found if finding.status is Found.UNSEEN):
-            self._emitter.notice("topology.unseen", what=unseen.detail)
-        bad = [finding for finding in found if not finding.fit]
-        if bad:
-            said_bad = "; ".join(f"{f.kind} {f.name}: {f.status} {f.detail}".strip() for f in bad)
-            raise TopologyError(f"the broker's topology does not fit: {said_bad}", bad[0].remedy)
-
-    async def _repair(self) -> None:
-        """Declare again what was deleted under the running daemon; once for all who ask at the same time."""
-        if self._config.declare is not Declare.APPLY or self._repairing.locked():
-            return
-        async with self._repairing:
-            try:
-                with only_real_cancellation():
-                    connection = await self._publishing.connect()
-                    found = await apply(connection, self._config.plan())
-            except Exception as error:  # away, or on its way out: whoever asked tries again
-                self._emitter.notice("topology.repair_failed", "warning", error=str(error))
-                return
-        made = [finding.name for finding in found if finding.status == "created"]
-        unfit = [f"{finding.name}: {finding.detail}" for finding in found if not finding.fit]
-        if made or unfit:
-            self._emitter.notice("topology.repaired", "warning", created=made, unfit=unfit)
-
     def _address(self) -> Address:
         unsafe = self._config.ledger.allow_unsafe_server
         return Address.of(self._servers.ledger, allow_unsafe_server=unsafe)
@@ -317,7 +284,7 @@ class Daemon:
             self._send,
             self._emitter,
             abandoned=lambda: self._drain.abandoned,
-            repair=self._repair,
+            repair=self._upkeep.repair,
         )
 
     def _consumers(self, lane: Lane) -> list[Consumer]:
@@ -330,6 +297,8 @@ class Daemon:
         settings = self._config.lanes[lane.name]
         quota = self._config.budgets[settings.budget].ours() if settings.budget else None
         intake, inlets = open_intake(lane, settings, quota, self._config.names, self._tasks, start)
+        for inlet in inlets:
+            inlet.prefetch.stuck = lane.settler.stuck
         self._prefetches[lane.name] = [inlet.prefetch for inlet in inlets if inlet.follows]
         consumers = [self._consumer(lane, inlet) for inlet in inlets]
         self._observed.append(Observed(lane, intake, consumers[0]))
@@ -344,10 +313,11 @@ class Daemon:
             inlet.take,
             inlet.recall,
             self._emitter,
-            self._repair,
+            partial(self._upkeep.fit, inlet.queue),
             longest_s=self._config.broker.longest_unacked_s / 3,
             gate=lane.pacing.gate,
             backlog=partial(lane.pacing.saw_backlog, inlet.queue),
+            on_change=partial(self._readiness.lane, lane.name, inlet.queue),
         )
 
     def _letterbox(self, lanes: list[Lane]) -> list[Consumer]:
@@ -363,7 +333,7 @@ class Daemon:
                 inlet.take,
                 inlet.recall,
                 emitter,
-                self._repair,
+                partial(self._upkeep.fit, inlet.queue),
             )
             for lane, inlet in box.inlets()
         ]
@@ -383,18 +353,9 @@ class Daemon:
             self._tasks.end(delivery)
             intake.go_on()
 
-    def _tell_paused(self, paused: list[str]) -> None:
-        of = f"{len(self._config.lanes) - len(paused)} of " if paused else ""
-        self._status = f"consuming {of}{len(self._config.lanes)} lanes"
-        self._status += f"; paused: {', '.join(paused)}" if paused else ""
-        self._notify.status(self._status)
-
-    def _tell_ledger(self, why: str) -> None:
-        self._notify.status(f"{why}; nothing starts" if why else self._status)
-
     async def _tell_when_ready(self, consumers: list[Consumer]) -> None:
         await asyncio.gather(*(consumer.ready.wait() for consumer in consumers))
-        self._notify.ready(self._status)
+        self._notify.ready(self._readiness.text())
         self._emitter.notice("daemon.ready", lanes=list(self._config.lanes), worker=self._worker)
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import chain, repeat
+from math import inf
 from time import monotonic
 from typing import Final, Protocol
 
@@ -20,8 +21,11 @@ from acklast_topology.ladder import BUCKETS_S, bucket_for
 from acklast_topology.names import Names, fair_key, wait_key
 from acklast_topology.publish import Sent, Status
 
-_REPUBLISH_S: Final = (0.1, 0.5, 1.0, 2.0, 5.0)
+_REPUBLISH_S: Final = (0.1, 0.5, 1.0, 2.0)
 """How long to wait before a carrier that was not confirmed is published again; the last one repeats."""
+_MOMENT_S: Final = 1.0
+_SAY_AGAIN_S: Final = 60.0
+"""How long nothing more is said of carriers that are not confirmed, whichever jobs they are of."""
 _HAND_ON_S: Final = 30.0
 """How long the carrier of a job that goes on here stays away. After a crash it brings the job back."""
 
@@ -93,6 +97,15 @@ class Settler:
         self._abandoned = abandoned
         self._repair = repair
         self._buckets_s = buckets_s
+        self._said: dict[Status, float] = {}
+        """When it was last said that carriers do not get out like this."""
+        self._unconfirmed_yet = False
+        self._sending: dict[Delivery, float] = {}
+
+    def stuck(self) -> int:
+        """How many deliveries have waited for more than a moment for their carrier to be confirmed."""
+        now = monotonic()
+        return sum(now - since > _MOMENT_S for since in self._sending.values())
 
     async def ack(self, delivery: Delivery) -> bool:
         """Acknowledge a delivery whose verdict is recorded and acted on.
@@ -105,7 +118,8 @@ class Settler:
         delivery.over = True
         acked = await delivery.channel.ack(delivery.tag)
         if not acked:
-            self._emitter.notice("delivery.ack_lost", "info", lane=self._lane, tag=delivery.tag)
+            # Told of each in its line of the settled job; when a channel dies there are hundreds of them.
+            self._emitter.notice("delivery.ack_lost", "debug", lane=self._lane, tag=delivery.tag)
         if faults.ARMED:
             faults.point("acked")
         return acked
@@ -153,6 +167,19 @@ class Settler:
         return await self._send_on(delivery, key, fair_key(self._lane, queue))
 
     async def _send_on(self, delivery: Delivery, key: str, to: str) -> bool:
+        self._sending[delivery] = monotonic()
+        try:
+            confirmed = await self._insist(delivery, key, to)
+        finally:
+            del self._sending[delivery]
+        if not confirmed:
+            return False
+        if faults.ARMED:
+            faults.point("published")
+        return await self.ack(delivery)
+
+    async def _insist(self, delivery: Delivery, key: str, to: str) -> bool:
+        """Publish a carrier until it is confirmed; False where its delivery comes again anyway."""
         for pause_s in chain(_REPUBLISH_S, repeat(_REPUBLISH_S[-1])):
             if delivery.over:
                 return True  # held for too long meanwhile, and back in its queue
@@ -160,23 +187,32 @@ class Settler:
                 return False
             sent = await self._publish(delivery, key, to)
             if sent.status is Status.CONFIRMED:
-                break
+                self._confirmed()
+                return True
             self._unconfirmed(key, sent)
             if sent.status is Status.RETURNED:
                 await self._repair()
             await asyncio.sleep(pause_s)
-        if faults.ARMED:
-            faults.point("published")
-        return await self.ack(delivery)
+        raise AssertionError("the pauses do not end")
 
     def _publish(self, delivery: Delivery, key: str, to: str) -> Awaitable[Sent]:
         properties = carrier_properties(delivery.raw, key)
         return self._send(self._names.route, to, delivery.raw.body, properties)
 
+    def _confirmed(self) -> None:
+        if self._unconfirmed_yet:
+            self._unconfirmed_yet = False
+            self._emitter.notice("carrier.confirmed", lane=self._lane)
+
     def _unconfirmed(self, key: str, sent: Sent) -> None:
+        """Said of the first of all the jobs that wait for the same reason, and now and then again."""
+        now = monotonic()
+        known = now - self._said.get(sent.status, -inf) < _SAY_AGAIN_S
+        if not known:
+            self._said[sent.status], self._unconfirmed_yet = now, True
         self._emitter.notice(
             "carrier.unconfirmed",
-            "warning",
+            "debug" if known else "warning",
             lane=self._lane,
             key=key,
             status=sent.status,

@@ -82,6 +82,10 @@ class Site:
         assert ended == code, (arguments, ended, out)
         return json.loads(out)
 
+    async def exit_of(self, *arguments: str) -> int:
+        """Run one command beside the daemons; its exit code."""
+        return (await asyncio.to_thread(self._run, *arguments, "--json", "--config", str(self._config)))[0]
+
     @staticmethod
     def _run(*arguments: str) -> tuple[int, str]:
         # It has an event loop of its own, so it needs a thread of its own. Nobody else prints meanwhile.
@@ -171,6 +175,7 @@ async def site(
     http: str = "",
     more: str = "",
     app: str = "harness.scripted:app",
+    management: str | None = None,
     **lane: Any,
 ) -> AsyncIterator[Site]:
     """A site with its topology in place. ``lane`` has the lane's settings; with a ``quota`` it has a budget.
@@ -182,6 +187,7 @@ async def site(
     """
     config = directory / "acklast.toml"
     broker = {"heartbeat_s": heartbeat_s, "receiver": receiver, "longest_unacked_s": longest_unacked_s}
+    broker |= {"management_url": management} if management else {}
     config.write_text(_toml(directory, broker_url, dsn, lease_s, drain_s, broker, lane, http, more, app))
     plan = plan_for(NAMES, [LANE], fair=[LANE] if "fair_by" in lane else ())
     ledger = await PostgresLedger.connect(dsn, pool_size=1)

@@ -120,7 +120,7 @@ class Stage:
     async def connect_insisting(self) -> Any:
         return SimpleNamespace(transport=SimpleNamespace(connection=self))
 
-    async def channel(self, *, publisher_confirms: bool) -> FakeChannel:
+    async def channel(self, *, publisher_confirms: bool, **_: float) -> FakeChannel:
         self.channels.append(FakeChannel())
         return self.channels[-1]
 

@@ -50,7 +50,7 @@ class FakeLink:
         await self.up.wait()
         return SimpleNamespace(transport=SimpleNamespace(connection=self))
 
-    async def channel(self, *, publisher_confirms: bool) -> FakeChannel:
+    async def channel(self, *, publisher_confirms: bool, **_: float) -> FakeChannel:
         return self._channel
 
 

@@ -30,6 +30,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "management",
         "instance",
         "notify",
+        "hosts",
     ),
     ("settle", "letters", "channels", "custody", "absence"),
     ("lane",),
@@ -37,6 +38,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("delivery",),
     (
         "consumer",
+        "outage",
+        "readiness",
+        "upkeep",
         "intake",
         "fair_intake",
         "inlets",

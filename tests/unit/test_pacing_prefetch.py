@@ -185,3 +185,14 @@ def test_a_lane_with_a_quota_stays_low_however_fast_its_handlers_are() -> None:
     lane = Played(Prefetch(1000, 10, quota_per_s=50 / 60))
     lane.go_on(60, steady(5000))
     assert lane.counts == [12]
+
+
+def test_what_is_stuck_does_not_use_up_what_a_lane_may_hold() -> None:
+    prefetch = Prefetch(100, 4)
+    count = prefetch.begin(0.0)
+    prefetch.stuck = lambda: count
+    assert prefetch.look(10.0, 0, count) == 2 * count
+    prefetch.change(10.0, 2 * count)
+    assert prefetch.look(20.0, 0, 2 * count) is None, "all slots have something to do again"
+    prefetch.stuck = lambda: 1000
+    assert prefetch.look(30.0, 0, 2 * count) == 100, "and never more than the ceiling"

@@ -143,7 +143,7 @@ class Broker(Section):
 
     urls: Annotated[tuple[BrokerUrl, ...], BeforeValidator(split_urls), Field(min_length=1)]
     heartbeat_s: Annotated[int, Field(ge=1, le=3600)] = 15
-    connect_timeout_s: PositiveS = 10.0
+    connect_timeout_s: PositiveS = 5.0
     publish_timeout_s: PositiveS = 10.0
     longest_unacked_s: Annotated[float, Field(ge=1, le=86_400)] = 900.0
     management_url: Annotated[str, Field(pattern=r"^https?://[^/@\s]+")] | None = None

@@ -7,6 +7,7 @@ costs the whole channel. A fast lane needs many all the same: its batches are cu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import ceil, exp
 from typing import Final
 
@@ -77,13 +78,16 @@ class Prefetch:
         self.pace = Pace()
         self.concurrency = concurrency
         self._quota_per_s = quota_per_s
+        self.stuck: Callable[[], int] = lambda: 0
+        """How many deliveries are held though their jobs' turns are over: their carriers do not get out."""
         self.count = self.wanted()
         self._looked_at = self._changed_at = float("-inf")
         self._settled = 0
 
     def wanted(self) -> int:
-        """What the pace asks for."""
-        return prefetch_for(self.ceiling, self.concurrency, self.pace.per_s, self._quota_per_s)
+        """What the pace asks for, and room for what is stuck: a lane that holds nothing else stands still."""
+        paced = prefetch_for(self.ceiling, self.concurrency, self.pace.per_s, self._quota_per_s)
+        return min(self.ceiling, paced + self.stuck())
 
     def begin(self, now: float) -> int:
         """A channel is being opened at ``now``, on which nothing has been settled: the prefetch for it."""
@@ -96,7 +100,7 @@ class Prefetch:
 
         ``settled`` is how many deliveries have been settled on this channel so far, ``held`` how many not.
         """
-        busy = held >= min(self.concurrency, self.count)
+        busy = held - self.stuck() >= min(self.concurrency, self.count)
         self.pace.note(settled - self._settled, now - self._looked_at, busy=busy)
         self._looked_at, self._settled = now, settled
         wanted = self.wanted()
@@ -110,5 +114,7 @@ class Prefetch:
 
     def _is_due(self, wanted: int) -> bool:
         if wanted > self.count:
+            if self.count - self.stuck() < self.concurrency:
+                return True
             return wanted >= self.count * _FACTOR or wanted == self.ceiling
         return wanted * _FACTOR <= self.count

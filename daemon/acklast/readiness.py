@@ -1,0 +1,67 @@
+"""What the daemon says of itself in one line: which lanes it does not consume, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+CONSUMER = "consumer"
+
+
+class Readiness:
+    """Gathers what keeps lanes from being consumed, and tells ``say`` each time that it changes."""
+
+    def __init__(self, lanes: Sequence[str], say: Callable[[str], None]) -> None:
+        self._lanes = tuple(lanes)
+        self._say = say
+        self._down: dict[tuple[str, str], str] = {}
+        self._links: dict[str, str] = {}
+        self._ledger = ""
+        self._paused: list[str] = []
+        self._said = self.text()
+
+    def lane(self, name: str, queue: str, why: str) -> None:
+        """A queue of a lane is not consumed, and why; or it is, with nothing to say."""
+        if why:
+            self._down[name, queue] = why
+        else:
+            self._down.pop((name, queue), None)
+        self._tell()
+
+    def link(self, role: str, why: str) -> None:
+        """A connection cannot be used, and why; or it can."""
+        self._links[role] = why
+        self._tell()
+
+    def ledger(self, why: str) -> None:
+        """The ledger is away, and why; or it is not."""
+        self._ledger = why
+        self._tell()
+
+    def paused(self, lanes: list[str]) -> None:
+        """These lanes are paused by an operator."""
+        self._paused = lanes
+        self._tell()
+
+    def text(self) -> str:
+        """The line."""
+        if self._ledger:
+            return f"{self._ledger}; nothing starts"
+        down = {lane: why for (lane, _), why in self._down.items()}
+        out = len({*down, *self._paused})
+        of = f"{len(self._lanes) - out} of " if out else ""
+        return "; ".join((f"consuming {of}{len(self._lanes)} lanes", *self._reasons(down)))
+
+    def _reasons(self, down: dict[str, str]) -> list[str]:
+        broker = self._links.get(CONSUMER, "")
+        said = [broker] if broker else [f"{lane}: {why}" for lane, why in down.items()]
+        said += [
+            f"retries wait: {why}"
+            for role, why in self._links.items()
+            if role != CONSUMER and why and why != broker
+        ]
+        return said + ([f"paused: {', '.join(self._paused)}"] if self._paused else [])
+
+    def _tell(self) -> None:
+        if (text := self.text()) != self._said:
+            self._said = text
+            self._say(text)
