@@ -16,7 +16,9 @@ Try = Callable[[], Awaitable[str]]
 def host(name: str, after_s: float, *, error: Exception | None = None, asked: list[str]) -> Try:
     async def answer() -> str:
         asked.append(name)
-        await asyncio.sleep(after_s)
+        passed = asyncio.Event()
+        asyncio.get_running_loop().call_later(after_s, passed.set)
+        await passed.wait()
         if error is not None:
             raise error
         return name
