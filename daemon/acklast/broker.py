@@ -34,6 +34,8 @@ _BACKOFF_S: Final = (0.2, 0.5, 1.0, 2.0)
 it is what stands between a broker that is back and the first job."""
 _HEAD_START_S: Final = 1.0
 """How long a host of the list may be silent before the next one is tried beside it."""
+_TRIES: Final = 3
+"""Of one host, within the time limit of the first."""
 _SILENT_HEARTBEATS: Final = 1.25
 """A broker that lives sends something twice in a heartbeat's time."""
 _LOOK_AT_S: Final = 1.0
@@ -150,6 +152,18 @@ class Link:
             self._emitter.notice("broker.urls_changed", role=self._role)
 
     async def _open(self, url: URL) -> HeardConnection:
+        """Connect to one host; where it is silent, by another try beside the first.
+
+        What was sent into a hole gets no answer though the hole is gone, and would be waited for.
+        """
+        tries = [partial(self._try, url)] * _TRIES
+        try:
+            _, connection = await first_that_answers(tries, self._connect_timeout_s / _TRIES, same_host=True)
+        except NoneAnswers as failed:
+            raise failed.errors[0] from failed
+        return connection
+
+    async def _try(self, url: URL) -> HeardConnection:
         try:
             async with bounded(self._connect_timeout_s):
                 connection = await aio_pika.connect(

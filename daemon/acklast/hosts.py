@@ -21,15 +21,16 @@ class NoneAnswers(Exception):  # noqa: N818 - named for what is true
 
 
 async def first_that_answers(
-    tries: Sequence[Callable[[], Awaitable[T]]], head_start_s: float
+    tries: Sequence[Callable[[], Awaitable[T]]], head_start_s: float, *, same_host: bool = False
 ) -> tuple[int, T]:
     """The result of the first try that succeeds, and its number.
 
     The next one begins when one has failed, or after ``head_start_s``: a host that is silent, and not down,
-    would else hold up those behind it for as long as its own time limit.
+    would else hold up those behind it for as long as its own time limit. Of the ``same_host`` another try
+    begins by the time alone, and one error is enough: who is refused is not to ask again at once.
 
     Raises:
-        NoneAnswers: all failed.
+        NoneAnswers: all failed, or the host did.
     """
     running: dict[asyncio.Task[T], int] = {}
     errors: dict[int, Exception] = {}
@@ -46,6 +47,8 @@ async def first_that_answers(
                 if (error := _error_of(task)) is None:
                     return number, task.result()
                 errors[number] = error
+                if same_host:
+                    raise NoneAnswers([error])
     finally:
         for task in running:
             _give_up(task)

@@ -68,3 +68,19 @@ async def test_every_error_is_told_in_the_order_of_the_hosts() -> None:
     ]
     with pytest.raises(NoneAnswers, match="late; no"):
         await first_that_answers(tries, 1.0)
+
+
+@virtual
+async def test_a_host_is_asked_again_beside_a_try_that_is_silent() -> None:
+    asked: list[str] = []
+    tries = [host("lost", 100, asked=asked), host("heard", 0.1, asked=asked)]
+    assert await first_that_answers(tries, 1.0, same_host=True) == (1, "heard")
+
+
+@virtual
+async def test_a_host_that_refuses_is_not_asked_again_at_once() -> None:
+    asked: list[str] = []
+    tries = [host("a", 0, error=OSError("no"), asked=asked)] * 3
+    with pytest.raises(NoneAnswers, match=r"^no$"):
+        await first_that_answers(tries, 1.0, same_host=True)
+    assert asked == ["a"]
