@@ -113,6 +113,7 @@ async def test_a_connection_that_is_half_open_is_given_up_on_both_sides(
             assert len(daemon.said(event, role="consumer") or daemon.said(event)) == 1, "said once an outage"
 
 
+@pytest.mark.parametrize("receiver", ["bulk"], indirect=True)
 async def test_a_broker_that_stands_still_is_left_and_found_again(
     new_site: NewSite, broker_node: Node, tmp_path: Path
 ) -> None:
@@ -135,6 +136,7 @@ async def test_a_broker_that_stands_still_is_left_and_found_again(
                 await all_done_once(place, daemon, ["busy-0", "busy-1"])
 
 
+@pytest.mark.parametrize("receiver", ["bulk"], indirect=True)
 async def test_under_an_alarm_retries_wait_and_all_else_goes_on(
     new_site: NewSite, broker_node: Node, tmp_path: Path
 ) -> None:
@@ -168,6 +170,7 @@ async def test_under_an_alarm_retries_wait_and_all_else_goes_on(
             assert len(daemon.said("broker.blocked")) == 1
 
 
+@pytest.mark.parametrize("receiver", ["bulk"], indirect=True)
 async def test_a_queue_that_was_made_otherwise_is_not_consumed_until_it_is_put_right(
     new_site: NewSite, broker: Broker, tmp_path: Path
 ) -> None:
