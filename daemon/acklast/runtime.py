@@ -285,6 +285,7 @@ class Daemon:
             self._emitter,
             abandoned=lambda: self._drain.abandoned,
             repair=self._upkeep.repair,
+            buckets_s=self._config.wait_buckets_s,
         )
 
     def _consumers(self, lane: Lane) -> list[Consumer]:

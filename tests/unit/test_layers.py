@@ -32,7 +32,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "notify",
         "hosts",
     ),
-    ("settle", "letters", "channels", "custody", "absence"),
+    ("settle", "letters", "channels", "ways", "moving", "replace", "clearing", "custody", "absence"),
     ("lane",),
     ("judge",),
     ("delivery",),

@@ -63,7 +63,7 @@ def _change(finding: Finding) -> Change | None:
 
 def _action(finding: Finding) -> Action | None:
     match finding.status:
-        case Found.PRESENT | Found.CREATED:
+        case Found.PRESENT | Found.CREATED | Found.MIGRATED | Found.REMOVED:
             return None
         case Found.MISSING:
             return Action.CREATE

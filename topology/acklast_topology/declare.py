@@ -138,7 +138,7 @@ async def _declare(connection: AbstractConnection, kind: str, name: str, declare
 
 async def _attempt(connection: AbstractConnection, kind: str, name: str, declare: Declare) -> Finding:
     try:
-        async with _throw_away_channel(connection) as channel:
+        async with throw_away_channel(connection) as channel:
             await declare(channel)
     except ChannelNotFoundEntity as error:
         return missing(kind, name, str(error))
@@ -152,7 +152,13 @@ async def _attempt(connection: AbstractConnection, kind: str, name: str, declare
 
 
 @asynccontextmanager
-async def _throw_away_channel(connection: AbstractConnection) -> AsyncIterator[AbstractChannel]:
+async def throw_away_channel(connection: AbstractConnection) -> AsyncIterator[AbstractChannel]:
+    """A channel for something that the broker may end it for.
+
+    Raises:
+        ConnectionError: the connection ended.
+        TimeoutError: it took longer than ``TIMEOUT_S``.
+    """
     try:
         async with bounded(TIMEOUT_S), connection.channel(publisher_confirms=False) as channel:
             yield await channel.get_underlay_channel()

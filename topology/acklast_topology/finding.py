@@ -19,13 +19,18 @@ class Found(StrEnum):
     """The broker did not let this user look or declare."""
     LEFT = "left"
     """Not in the plan any more, and jobs are in it."""
+    MIGRATED = "migrated"
+    """It was replaced, with all that it held."""
+    REMOVED = "removed"
     EXTRA = "extra"
     """There, and nothing in the plan names it. A remark, not a fault."""
     UNSEEN = "unseen"
     """Not visible with what this user may do. A remark, not a fault."""
 
 
-_FIT: Final = frozenset({Found.CREATED, Found.PRESENT, Found.EXTRA, Found.UNSEEN})
+_FIT: Final = frozenset(
+    {Found.CREATED, Found.PRESENT, Found.MIGRATED, Found.REMOVED, Found.EXTRA, Found.UNSEEN}
+)
 
 
 @dataclass(frozen=True, slots=True)

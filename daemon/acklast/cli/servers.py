@@ -83,7 +83,7 @@ async def require_lane(config: Config, lane: str) -> None:
     """
     act = apply if config.declare is Declare.APPLY else verify
     async with broker_of(config) as connection:
-        unfit = faults(await act(connection, plan_for(config.names, [lane])))
+        unfit = faults(await act(connection, plan_for(config.names, [lane], config.wait_buckets_s)))
     if unfit:
         first = unfit[0]
         raise TopologyError(f"{first.kind} {first.name} does not fit: {first.detail}", first.remedy)

@@ -10,12 +10,14 @@ from aio_pika.abc import AbstractConnection
 from yarl import URL
 
 from acklast.broker import vhost_of
+from acklast.cli.changing import applied, telling
 from acklast.cli.exits import epilog
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, say_json
 from acklast.cli.servers import broker_of, faults, verified
 from acklast.config import Config
 from acklast.errors import Exit
+from acklast.moving import Tell
 from acklast_topology import declare, definitions
 from acklast_topology.changes import Action, Change, changes
 from acklast_topology.finding import Finding, Found
@@ -81,9 +83,31 @@ def export(
 
 
 @app.command(epilog=epilog())
-def apply(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
-    """Declare what is missing, and tell what is there but differs. Deletes nothing, changes nothing."""
-    return _tell(asyncio.run(_apply(configured(config))), as_json=as_json)
+def apply(
+    config: ConfigPath = CONFIG,
+    migrate: Annotated[
+        bool, typer.Option("--migrate", help="Replace what differs, moving the messages that it holds.")
+    ] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove empty queues that nothing in the configuration names.")
+    ] = False,
+    wait_s: Annotated[
+        float, typer.Option("--wait", min=0, help="Seconds for consumers to finish what they hold.")
+    ] = 600.0,
+    as_json: Json = False,
+) -> Exit:
+    """Declare what is missing, and tell what is there but differs. Deletes and changes nothing unasked."""
+    settings = configured(config)
+
+    async def run(tell: Tell) -> list[Finding]:
+        async with broker_of(settings) as connection:
+            return await applied(
+                connection, settings, migrate=migrate, prune=prune, longest_s=wait_s, tell=tell
+            )
+
+    with telling(quiet=as_json) as tell:
+        found = asyncio.run(run(tell))
+    return _tell(found, as_json=as_json)
 
 
 @app.command(epilog=epilog())
@@ -109,11 +133,6 @@ async def _compared(connection: AbstractConnection, plan: Plan) -> list[Finding]
 async def _verify(config: Config) -> list[Finding]:
     async with broker_of(config) as connection:
         return await verified(connection, config.plan(), config)
-
-
-async def _apply(config: Config) -> list[Finding]:
-    async with broker_of(config) as connection:
-        return await declare.apply(connection, config.plan())
 
 
 def _tell(found: list[Finding], *, as_json: bool) -> Exit:

@@ -25,6 +25,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from acklast.config.buckets import WaitBucketsS
 from acklast.config.fair import FairBy, parse_fair_by
 from acklast.config.http import Http
 from acklast.config.quota import Quota, parse_quota
@@ -32,6 +33,7 @@ from acklast.config.secrets import check_broker_url, check_dsn, masked, split_ur
 from acklast.config.section import PositiveS, Section
 from acklast.config.tls import Auth, Tls
 from acklast.policy import BreakerRules, OnUnknown, Policy
+from acklast_topology.ladder import BUCKETS_S
 from acklast_topology.names import NAME_RULE, Names, valid_name
 from acklast_topology.plan import Plan, plan_for
 
@@ -330,6 +332,7 @@ class Config(Section):
     app: Annotated[str, AfterValidator(_app)] | None
     """None where every lane is an HTTP lane; ``load`` sees to it."""
     declare: Declare = Declare.APPLY
+    wait_buckets_s: WaitBucketsS = BUCKETS_S
     broker: Broker
     ledger: LedgerServer
     drain: Drain = Drain()
@@ -360,7 +363,7 @@ class Config(Section):
 
     def plan(self) -> Plan:
         """What belongs on the broker for the configured lanes."""
-        return plan_for(self.names, self.lanes, fair=self.fair_lanes)
+        return plan_for(self.names, self.lanes, self.wait_buckets_s, fair=self.fair_lanes)
 
     def read_from(self, path: Path) -> Self:
         """The same configuration, knowing its file: the application is found beside it."""
