@@ -8,11 +8,14 @@ ack: a crash in between files the message again, and it is one letter.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, assert_never
 
 from acklast import faults, letters
+from acklast.broker import Link
+from acklast.consumer import Consumer
 from acklast.delivery import claim_of
 from acklast.drain import Tasks
 from acklast.inlets import Inlet
@@ -61,7 +64,17 @@ class Letterbox:
     """For what has no lane."""
     tasks: Tasks
 
-    def inlets(self) -> list[tuple[str, Inlet]]:
+    def consumers(
+        self, link: Link, emitter: Emitter, repair: Callable[[], Awaitable[None]]
+    ) -> list[Consumer]:
+        """One for each queue. ``repair``: declare again what is missing."""
+        quiet = quietly(emitter)
+        return [
+            Consumer(lane, inlet.queue, inlet.prefetch, link, inlet.take, inlet.recall, quiet, repair)
+            for lane, inlet in self._inlets()
+        ]
+
+    def _inlets(self) -> list[tuple[str, Inlet]]:
         """The queues to consume, each with the lane that it belongs to, if any."""
         dead = [(lane.name, self._inlet(self.names.dead(lane.name), _Dead(lane))) for lane in self.lanes]
         # Any lane will do for asking the ledger: it is the same one.

@@ -31,7 +31,7 @@ from acklast.ledger.controls import PostgresWire
 from acklast.ledger.lease import Lease
 from acklast.ledger.postgres import PostgresLedger
 from acklast.ledger.watch import LedgerWatch
-from acklast.letterbox import Letterbox, quietly
+from acklast.letterbox import Letterbox
 from acklast.notify import Notify
 from acklast.overlong import Overlong
 from acklast.pacing.alone import Alone
@@ -323,21 +323,8 @@ class Daemon:
 
     def _letterbox(self, lanes: list[Lane]) -> list[Consumer]:
         """One for each queue of what the broker set aside."""
-        emitter = quietly(self._emitter)
         box = Letterbox(self._config.names, lanes, self._send, self._settler(""), self._tasks)
-        return [
-            Consumer(
-                lane,
-                inlet.queue,
-                inlet.prefetch,
-                self._consuming,
-                inlet.take,
-                inlet.recall,
-                emitter,
-                partial(self._upkeep.fit, inlet.queue),
-            )
-            for lane, inlet in box.inlets()
-        ]
+        return box.consumers(self._consuming, self._emitter, self._upkeep.fit)
 
     async def _process(self, lane: Lane, intake: Intake, delivery: Delivery) -> None:
         intake.begun()

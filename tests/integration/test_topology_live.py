@@ -7,6 +7,8 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
+from itertools import count
 from typing import Any, Final, TypeAlias
 
 import pytest
@@ -41,53 +43,58 @@ async def otherwise(place: Site, plan: Plan, queue: str, **changed: Any) -> None
 @pytest.mark.soak
 @pytest.mark.parametrize("receiver", ["bulk"], indirect=True)
 async def test_arguments_change_under_a_daemon_at_work(new_site: NewSite, broker: Broker) -> None:
-    async with new_site(more="") as place:
+    async with new_site(concurrency=20) as place:
         plan = plan_for(NAMES, [LANE])
         await otherwise(place, plan, WORK, x_delivery_limit=20)
         await otherwise(place, plan, WAIT, x_message_ttl=6000)
-        jobs = [
-            scripted(f"job-{n}", *(("transient", "done") if n % 10 == 0 else ("done",))) for n in range(3000)
-        ]
-        await place.promise(jobs)
         with place.daemon(env={"ACKLAST__DECLARE": "verify"}) as daemon:
             await daemon.ready()
-            publishing = asyncio.create_task(publish(place, jobs))
-            command = [sys.executable, "-m", "acklast", "topology", "apply", "--migrate", "--json"]
-            env = {"ACKLAST__BROKER__MANAGEMENT_URL": broker.management.base, "PATH": ""}
-            tool = await asyncio.create_subprocess_exec(
-                *command, "--config", str(place.directory / "acklast.toml"), env=env
-            )
-
-            async def standing_in() -> bool:
-                return (await exists(place.connection, "queue", NAMES.moving(WORK))).fit
-
-            await eventually(standing_in, 60, what="the stand-in is there")
+            enough = asyncio.Event()
+            publishing = asyncio.create_task(publish(place, enough))
+            tool = await migration(place, broker)
+            await eventually(lambda: standing_in(place), 60, what="the stand-in is there")
             tool.send_signal(signal.SIGKILL)
             await tool.wait()
-            tool = await asyncio.create_subprocess_exec(
-                *command,
-                "--config",
-                str(place.directory / "acklast.toml"),
-                env=env,
-                stdout=asyncio.subprocess.PIPE,
-            )
+            tool = await migration(place, broker)
             out, _ = await tool.communicate()
             assert tool.returncode == Exit.OK, out
-            await publishing
-            await place.quiet(120)
+            enough.set()
+            confirmed = await publishing
+            await place.quiet(240)
             assert await daemon.drained() == Exit.OK
         assert {one.status for one in await compare(place.connection, plan)} == {Found.PRESENT}
-        assert not await standing_in()
+        assert not await standing_in(place)
         run = await place.run()
-        assert run.balanced
-        assert run.open == 0
-        assert {state: number for state, number in run.counts.items() if number} == {"done": 3000}
-        assert len(place.log.effects()) == 3000
+        assert {state: number for state, number in run.counts.items() if number} == {"done": confirmed}
+        assert len(place.log.effects()) == confirmed
 
 
-async def publish(place: Site, jobs: list[Any]) -> None:
-    """About a hundred a second: each waits for its confirm and for a look at the effects."""
+async def migration(place: Site, broker: Broker) -> asyncio.subprocess.Process:
+    env = {"ACKLAST__BROKER__MANAGEMENT_URL": broker.management.base, "PATH": ""}
+    arguments = ["-m", "acklast", "topology", "apply", "--migrate", "--json"]
+    arguments += ["--config", str(place.directory / "acklast.toml")]
+    return await asyncio.create_subprocess_exec(
+        sys.executable, *arguments, env=env, stdout=asyncio.subprocess.PIPE
+    )
+
+
+async def standing_in(place: Site) -> bool:
+    return (await exists(place.connection, "queue", NAMES.moving(WORK))).fit
+
+
+def keeps_up(place: Site, number: int, enough: asyncio.Event) -> bool:
+    return enough.is_set() or len(place.log.effects()) > number - 300
+
+
+async def publish(place: Site, enough: asyncio.Event) -> int:
+    """Publish one job after the other, every tenth to be tried again; how many. No more than 300 ahead."""
     async with Publisher.connect(place.broker_url) as publisher:
-        for job in jobs:
-            while (await publisher.publish(job)).status is not Status.CONFIRMED:
-                await asyncio.sleep(0)  # noqa: ASYNC110
+        for number in count():
+            if number % 50 == 0:
+                await eventually(partial(keeps_up, place, number, enough), 180, "the daemon keeps up")
+            if enough.is_set():
+                return number
+            steps = ("transient", "done") if number % 10 == 0 else ("done",)
+            sent = await publisher.publish(scripted(f"job-{number}", *steps))
+            assert sent.status is Status.CONFIRMED, sent
+    raise AssertionError

@@ -113,6 +113,31 @@ def test_a_setting_of_fairness_that_is_wrong_is_told_with_what_is_valid(
     assert said in complaint(tmp_path, changed("[lanes.cleanup]", f"[lanes.cleanup]\n{setting}"))
 
 
+@pytest.mark.parametrize("given", ["[1, 5, 60]", '"1, 5 60"'])
+def test_the_wait_buckets_are_those_of_every_lane(tmp_path: Path, given: str) -> None:
+    config = read(tmp_path, changed("[broker]", f"wait_buckets_s = {given}\n[broker]"))
+    assert config.wait_buckets_s == (1, 5, 60)
+    waits = {queue.name for queue in config.plan().queues if ".cleanup.wait." in queue.name}
+    assert waits == {f"acklast.v1.cleanup.wait.{seconds}" for seconds in (1, 5, 60)}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("[5, 30]", "must begin with 1"),
+        ("[1, 30, 5]", "the shortest first"),
+        ("[1, 1]", "must be different"),
+        ("[]", "wait_buckets_s"),
+        ("[0, 1]", "wait_buckets_s"),
+        ("[1, 2.5]", "wait_buckets_s"),
+        ("[1, 3000000]", "wait_buckets_s"),
+        ('"1, x"', "wait_buckets_s"),
+    ],
+)
+def test_wait_buckets_that_are_wrong_are_told(tmp_path: Path, given: str, said: str) -> None:
+    assert said in complaint(tmp_path, changed("[broker]", f"wait_buckets_s = {given}\n[broker]"))
+
+
 # --- every problem, at once --------------------------------------------------------------------------
 
 
