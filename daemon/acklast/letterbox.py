@@ -64,13 +64,20 @@ class Letterbox:
     """For what has no lane."""
     tasks: Tasks
 
-    def consumers(
-        self, link: Link, emitter: Emitter, repair: Callable[[], Awaitable[None]]
-    ) -> list[Consumer]:
-        """One for each queue. ``repair``: declare again what is missing."""
+    def consumers(self, link: Link, emitter: Emitter, fit: Callable[[str], Awaitable[str]]) -> list[Consumer]:
+        """One for each queue. ``fit`` tells why a queue may not be consumed as it is."""
         quiet = quietly(emitter)
         return [
-            Consumer(lane, inlet.queue, inlet.prefetch, link, inlet.take, inlet.recall, quiet, repair)
+            Consumer(
+                lane,
+                inlet.queue,
+                inlet.prefetch,
+                link,
+                inlet.take,
+                inlet.recall,
+                quiet,
+                partial(fit, inlet.queue),
+            )
             for lane, inlet in self._inlets()
         ]
 
