@@ -85,7 +85,8 @@ class Letterbox:
         """The queues to consume, each with the lane that it belongs to, if any."""
         dead = [(lane.name, self._inlet(self.names.dead(lane.name), _Dead(lane))) for lane in self.lanes]
         # Any lane will do for asking the ledger: it is the same one.
-        unrouted = _Unrouted(self.lanes[0], self.names, self.send, self.settler)
+        served = frozenset(lane.name for lane in self.lanes)
+        unrouted = _Unrouted(self.lanes[0], self.names, self.send, self.settler, served)
         return [*dead, ("", self._inlet(self.names.unrouted, unrouted))]
 
     def _inlet(self, queue: str, filing: _Dead | _Unrouted) -> Inlet:
@@ -201,6 +202,8 @@ class _Unrouted:
     names: Names
     send: Send
     settler: Settler
+    served: frozenset[str]
+    """The lanes of this daemon: where the queue of one is gone, it is about to be declared again."""
 
     async def file(self, delivery: Delivery) -> None:
         to = delivery.raw.routing_key.partition(".")[0]
@@ -222,11 +225,13 @@ class _Unrouted:
                 self.lane.emitter.notice("unrouted.sent_on", lane=to, key=envelope.key)
                 await self.settler.ack(delivery)
                 return True
-            case Status.UNKNOWN:
+            case Status.RETURNED if to not in self.served:
+                return False
+            case Status.UNKNOWN | Status.RETURNED:
                 await asyncio.sleep(_REQUEUE_S)
                 await self.settler.give_back(delivery)
                 return True
-            case Status.RETURNED | Status.REFUSED:
+            case Status.REFUSED:
                 return False
             case _:
                 assert_never(sent.status)

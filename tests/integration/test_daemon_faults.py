@@ -200,8 +200,9 @@ async def test_a_queue_that_was_made_otherwise_is_not_consumed_until_it_is_put_r
                 assert "acklast topology apply" in why["reason"], "the remedy"
                 await eventually(lambda: "consuming 0 of 1 lanes; work: queue" in manager.statuses()[-1])
                 assert await place.exit_of("check") == Exit.UNFIT
+                await place.publish(scripted("meanwhile", "done"))  # it waits among the unrouted
                 await asyncio.to_thread(delete)
                 await eventually(lambda: manager.statuses()[-1] == "consuming 1 lanes")
                 await place.publish(scripted("after", "done"))
-                await all_done_once(place, daemon, ["busy-0", "busy-1", "after"])
+                await all_done_once(place, daemon, ["busy-0", "busy-1", "meanwhile", "after"])
             assert len(daemon.said("lane.interrupted", level="error")) == 1, "said once, and not at each look"
