@@ -40,7 +40,7 @@ _SILENT_HEARTBEATS: Final = 1.25
 """A broker that lives sends something twice in a heartbeat's time."""
 _LOOK_AT_S: Final = 1.0
 _CLOSE_S: Final = 3.0
-_BLOCKED: Final = "the broker takes in no messages: it is short of memory or disk (see its alarms)"
+BLOCKED: Final = "the broker takes in no messages: it is short of memory or disk (see its alarms)"
 
 
 class Link:
@@ -195,7 +195,7 @@ class Link:
         The library waits for three times as long, and says nothing of a broker that blocks.
         """
         limit_s = self._heartbeat_s * _SILENT_HEARTBEATS
-        blocked = False
+        was = False
         while not connection.is_closed:
             await asyncio.sleep(min(_LOOK_AT_S, limit_s / 4))
             if self._heartbeat_s and heard.silent_s() > limit_s:
@@ -204,15 +204,15 @@ class Link:
                 )
                 heard.abort()
                 return
-            if blocked != (blocked := _blocked(connection)):
-                self._tell_blocked(blocked)
+            if was != (was := blocked(connection)):
+                self._tell_blocked(was)
 
-    def _tell_blocked(self, blocked: bool) -> None:
-        if blocked:
-            self._emitter.notice("broker.blocked", "warning", role=self._role, why=_BLOCKED)
+    def _tell_blocked(self, on: bool) -> None:
+        if on:
+            self._emitter.notice("broker.blocked", "warning", role=self._role, why=BLOCKED)
         else:
             self._emitter.notice("broker.unblocked", role=self._role)
-        self._is(_BLOCKED if blocked else "")
+        self._is(BLOCKED if on else "")
 
     @property
     def pause_s(self) -> float:
@@ -272,7 +272,7 @@ def _alive(connection: AbstractConnection) -> bool:
     return transport is not None and not transport.connection.is_closed
 
 
-def _blocked(connection: aiormq.abc.AbstractConnection) -> bool:
+def blocked(connection: aiormq.abc.AbstractConnection) -> bool:
     """Whether the broker takes nothing in from this connection. The library only lets one wait for it."""
     ready: Coroutine[Any, Any, None] = connection.ready()
     try:
@@ -305,7 +305,7 @@ class CarrierSender:
             async with bounded(self._timeout_s):
                 connection = await self._link.connect()
                 assert connection.transport is not None
-                if _blocked(connection.transport.connection):
+                if blocked(connection.transport.connection):
                     await self._until_unblocked(connection.transport.connection)
                 sender = await self._open(connection)
         except TimeoutError:
