@@ -155,6 +155,7 @@ async def test_under_an_alarm_retries_wait_and_all_else_goes_on(
                     place.open_gate("go")
                     await place.reaches("plain", State.DONE)
                     await daemon.says("broker.blocked", role="publisher")
+                    assert await place.exit_of("check") == Exit.UNFIT
                     await eventually(lambda: "retries wait: the broker takes in no" in manager.statuses()[-1])
                 finally:
                     await asyncio.to_thread(alarm, "1GB")

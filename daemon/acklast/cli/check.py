@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from aio_pika.abc import AbstractConnection
 
+from acklast.broker import BLOCKED, blocked
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, say_json
 from acklast.cli.servers import broker_of, faults, verified
@@ -23,6 +25,14 @@ from acklast.ledger.operate import Operations
 from acklast.ledger.standing import read_standing
 from acklast.pacing.controls import Controls
 from acklast_topology.finding import Finding, Found
+from acklast_topology.sender import Sender
+from acklast_topology.wire import Properties
+
+_ASK_S: Final = 2.0
+_FREE: Final = (
+    "Free memory or disk on the broker's node (`rabbitmq-diagnostics alarms` says which). Until then "
+    "publishers and retries wait; what is in the queues goes on"
+)
 
 PARTS: Final = (
     "configuration",
@@ -109,10 +119,12 @@ async def _broker(config: Config) -> list[Checked]:
     found: list[Checked] = []
     try:
         async with broker_of(config) as connection:
-            found.append(
-                Checked("broker", True, f"{_product(connection)} at {', '.join(config.broker.shown())}")
-            )
+            shown = f"{_product(connection)} at {', '.join(config.broker.shown())}"
+            found.append(Checked("broker", True, shown))
             found += await _topology(connection, config)
+            # Last: a broker under an alarm reads nothing more of a connection that publishes.
+            if all(one.ok for one in found) and not await _takes_in(connection, config.names.route):
+                found[0] = Checked("broker", False, f"{shown}: {BLOCKED}", _FREE, Exit.UNFIT)
     except AcklastError as error:
         if found:
             return [*found, _not_ok("topology", error)]
@@ -121,6 +133,15 @@ async def _broker(config: Config) -> list[Checked]:
             Checked("topology", None, "not checked: the broker cannot be reached"),
         ]
     return found
+
+
+async def _takes_in(connection: AbstractConnection, exchange: str) -> bool:
+    """Whether the broker takes messages in: asked by an empty one that no queue gets."""
+    # A user who may not publish is told so on the channel, and learns nothing here.
+    with suppress(OSError):
+        sender = await Sender.open(connection, timeout_s=_ASK_S)
+        await sender.send(exchange, "check", b"", Properties(), timeout_s=_ASK_S)
+    return connection.transport is None or not blocked(connection.transport.connection)
 
 
 def _product(connection: AbstractConnection) -> str:
