@@ -185,3 +185,20 @@ class Cluster:
         if self._process is not None:
             self._workspace.end(self._process, number)
             self._process = None
+
+
+def mirrored(workspace: Workspace) -> tuple[Cluster, Cluster]:
+    """A primary, and a standby that has each commit before the primary says that it is done. Both run."""
+    primary = Cluster(workspace, "primary")
+    primary.start()
+    standby = Cluster(workspace, "standby", standby_of=primary)
+    standby.start()
+    # By now: before there was a standby, nothing could have been committed.
+    primary.sql("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+    primary.sql("SELECT pg_reload_conf()")
+    return primary, standby
+
+
+def either_dsn(primary: Cluster, standby: Cluster, database: str) -> str:
+    """One address that names the hosts of both."""
+    return primary.dsn(database).replace(f":{primary.port}/", f":{primary.port},127.0.0.1:{standby.port}/")

@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 
 from acklast.ledger.migrate import migrate
-from dev.postgres import NO_SETTINGS, Cluster
+from dev.postgres import NO_SETTINGS, Cluster, mirrored
 from dev.workspace import Workspace
-
-STANDBY = "standby"
 
 
 @contextmanager
@@ -30,13 +28,7 @@ def own_cluster(settings: Mapping[str, str] = NO_SETTINGS) -> Iterator[Cluster]:
 def own_pair() -> Iterator[tuple[Cluster, Cluster]]:
     """A primary, and a standby that has each commit before the primary says that it is done."""
     with Workspace() as workspace:
-        primary = Cluster(workspace, "primary")
-        primary.start()
-        standby = Cluster(workspace, STANDBY, standby_of=primary)
-        standby.start()
-        primary.sql(f"ALTER SYSTEM SET synchronous_standby_names = '{STANDBY}'")
-        primary.sql("SELECT pg_reload_conf()")
-        yield primary, standby
+        yield mirrored(workspace)
 
 
 @contextmanager

@@ -66,6 +66,6 @@ async def work(payload: dict[str, Any], ctx: Context) -> Any:
             )
             os.kill(os.getpid(), signal.SIGKILL)
         case {"do": "wait", "gate": gate}:
-            await eventually((directory / gate).exists, timeout_s=100)
+            await eventually((directory / gate).exists, timeout_s=step.get("patience_s", 100))
     log.note(EFFECT, ctx.key, ctx.attempt, ctx.ambiguous)
     return {"key": ctx.key}

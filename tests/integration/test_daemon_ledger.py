@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
@@ -18,7 +18,7 @@ import pytest
 from acklast.errors import Exit
 from acklast.ledger.api import State
 from acklast_topology.publish import Job
-from dev.postgres import Cluster
+from dev.postgres import Cluster, either_dsn
 from harness import Broker, eventually
 from harness.daemon import Daemon
 from harness.postgres import migrated, own_cluster, own_pair, small_cluster
@@ -148,9 +148,8 @@ async def test_connections_that_are_cut_again_and_again(
 
 async def test_a_primary_that_is_lost_to_its_standby(broker: Broker, tmp_path: Path) -> None:
     with own_pair() as (primary, standby):
-        one, other = urlsplit(await a_database(primary)), urlsplit(standby.dsn())
-        login, _, host = one.netloc.rpartition("@")
-        both = urlunsplit(one._replace(netloc=f"{login}@{host},{other.netloc.rpartition('@')[2]}"))
+        database = urlsplit(await a_database(primary)).path[1:]
+        both = either_dsn(primary, standby, database)
         async with at_work(tmp_path, broker, both) as scene:
             await scene.publish()
             await eventually(lambda: scene.done() > JOBS + 5, what="some are done")
@@ -160,7 +159,7 @@ async def test_a_primary_that_is_lost_to_its_standby(broker: Broker, tmp_path: P
             await asyncio.to_thread(standby.promote)
             assert await scene.goes_on() < SOON_S
             scene.said_once()
-            known = standby.sql("SELECT key FROM acklast.jobs WHERE state = 'done'", one.path[1:])
+            known = standby.sql("SELECT key FROM acklast.jobs WHERE state = 'done'", database)
             assert told <= set(known.split()), "a job that was acked is done on the new primary too"
 
 
