@@ -7,7 +7,9 @@ the last one repeats. What was called is read from the effect log, so that a res
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
+import resource
 import signal
 from functools import cache
 from pathlib import Path
@@ -22,6 +24,8 @@ TYPE: Final = "work.v1"
 DIRECTORY: Final = "ACKLAST_TEST_DIRECTORY"
 """The variable that names the directory of the effect log and the gates."""
 
+_PROCESS_BYTES: Final = 2**32
+
 app = App()
 
 
@@ -29,6 +33,24 @@ app = App()
 def log_in(directory: Path) -> EffectLog:
     """The effect log of daemons whose ``DIRECTORY`` is this."""
     return EffectLog(directory / "effects.jsonl")
+
+
+def exhaust(*, checked: bool) -> None:
+    """Ask for more memory than the process may have; where that is not ``checked``, use it all the same.
+
+    The second is what a C library does that does not look at what malloc says.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (_PROCESS_BYTES, hard))
+    try:
+        if checked:
+            bytearray(2 * _PROCESS_BYTES)
+        libc = ctypes.CDLL(None)
+        libc.malloc.restype = ctypes.c_void_p
+        libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+        libc.memset(libc.malloc(ctypes.c_size_t(2 * _PROCESS_BYTES)), 1, 1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 @app.job(TYPE, lane=LANE)
@@ -65,6 +87,8 @@ async def work(payload: dict[str, Any], ctx: Context) -> Any:
                 lambda: set(others) <= {call.key for call in log.calls() if call.pid == os.getpid()}
             )
             os.kill(os.getpid(), signal.SIGKILL)
+        case {"do": "exhaust", "checked": checked}:
+            exhaust(checked=checked)
         case {"do": "wait", "gate": gate}:
             await eventually((directory / gate).exists, timeout_s=step.get("patience_s", 100))
     log.note(EFFECT, ctx.key, ctx.attempt, ctx.ambiguous)
