@@ -36,20 +36,29 @@ class Seen:
     policies: Rows | None
 
 
-async def looked_into(plan: Plan, brokers: Sequence[str], base: str | None) -> list[Finding]:
+async def looked_into(
+    plan: Plan, brokers: Sequence[str], base: str | None, longest_unacked_s: float = 0.0
+) -> list[Finding]:
     """What is unsafe or missing in the virtual host; where the API cannot be asked, a remark that says so.
 
     ``base`` is the API's address, without which it is sought at the usual port of each broker. The broker's
     own user and password are used, and its certificates; it takes no login by certificate.
     """
-    return inspected(plan, await seen(brokers, base))
+    return inspected(plan, await seen(brokers, base), longest_unacked_s)
 
 
-def inspected(plan: Plan, found: Seen | Finding) -> list[Finding]:
-    """What is unsafe or missing of what was seen."""
+def inspected(plan: Plan, found: Seen | Finding, longest_unacked_s: float = 0.0) -> list[Finding]:
+    """What is unsafe or missing of what was seen. ``longest_unacked_s``: how long a delivery may be held."""
     if isinstance(found, Finding):
         return [found]
-    return inspect(plan, found.exchanges, found.queues, found.bindings, found.policies)
+    return inspect(
+        plan,
+        found.exchanges,
+        found.queues,
+        found.bindings,
+        found.policies,
+        longest_unacked_s=longest_unacked_s,
+    )
 
 
 async def seen(brokers: Sequence[str], base: str | None) -> Seen | Finding:

@@ -89,7 +89,7 @@ class Upkeep:
 
     async def _looked_into(self, plan: Plan) -> list[Finding]:
         broker = self._config.broker
-        return await looked_into(plan, broker.addresses(), broker.management_url)
+        return await looked_into(plan, broker.addresses(), broker.management_url, broker.longest_unacked_s)
 
 
 def _unfit(found: Sequence[Finding]) -> list[Finding]:

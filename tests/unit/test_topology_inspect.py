@@ -33,7 +33,9 @@ class Shown:
         return next(exchange for exchange in self.exchanges if exchange["name"] == name)
 
     def told(self, policies: list[dict[str, Any]] | None = None) -> list[tuple[str, Found, str]]:
-        found = inspect(PLAN, self.exchanges, self.queues, self.bindings, policies or [])
+        found = inspect(
+            PLAN, self.exchanges, self.queues, self.bindings, policies or [], longest_unacked_s=900
+        )
         assert all(finding.remedy and not finding.fit for finding in found)
         return [(finding.name, finding.status, finding.detail) for finding in found]
 
@@ -79,6 +81,18 @@ def test_a_policy_that_harms_nothing_is_let_be(queue: str, policy: dict[str, Any
     shown = Shown()
     shown.queue(queue).update(policy="tidy", effective_policy_definition=policy)
     assert shown.told() == []
+
+
+@pytest.mark.parametrize(
+    ("queue", "timeout_ms", "told"),
+    [(WORK, 929_000, 1), (WORK, 930_000, 0), (DEAD, 60_000, 1), (WAIT, 60_000, 0)],
+)
+def test_a_consumer_timeout_that_no_daemon_keeps_is_named(queue: str, timeout_ms: int, told: int) -> None:
+    shown = Shown()
+    shown.queue(queue).update(policy="hasty", effective_policy_definition={"consumer-timeout": timeout_ms})
+    found = shown.told()
+    assert len(found) == told
+    assert all("policy 'hasty' sets consumer-timeout" in detail for _, _, detail in found)
 
 
 def test_an_operators_policy_is_named_too() -> None:

@@ -17,20 +17,32 @@ Rows = Sequence[Mapping[str, Any]]
 SMALL_DELIVERY_LIMIT: Final = 1000
 """A lower limit diverts jobs that a long outage or a few deploys have had delivered again and again."""
 
+LOOKS_S: Final = 30.0
+"""Time for a daemon to see that a delivery is held too long, and for a carrier to be confirmed."""
 _REPLACE: Final = "Run `acklast topology apply --migrate`: it is replaced, and loses nothing"
 
 
 def inspect(
-    plan: Plan, exchanges: Rows, queues: Rows, bindings: Rows, policies: Rows | None = ()
+    plan: Plan,
+    exchanges: Rows,
+    queues: Rows,
+    bindings: Rows,
+    policies: Rows | None = (),
+    *,
+    longest_unacked_s: float = 0.0,
 ) -> list[Finding]:
     """Everything in a virtual host that is not as planned, or is not safe; nothing where all is well.
 
     ``policies`` are of both kinds, an operator's too; None where this user may not see them.
+    ``longest_unacked_s`` is how long a daemon holds a delivery, where one is to consume.
     """
     there = {row["name"]: row for row in exchanges}
     found = [finding for one in plan.exchanges for finding in _exchange(one, there.get(one.name), policies)]
     there = {row["name"]: row for row in queues}
     found += [finding for one in plan.queues for finding in _queue(one, there.get(one.name))]
+    for one in plan.queues:
+        if "x-message-ttl" not in one.arguments:  # what waits there is consumed by nobody
+            found += _impatient(one.name, there.get(one.name, {}), longest_unacked_s)
     return [*found, *_bindings(plan.bindings, bindings)]
 
 
@@ -85,6 +97,19 @@ def _queue(planned: Queue, row: Mapping[str, Any] | None) -> Iterator[Finding]:
     for key, why in _dangers(planned, policy):
         detail = f"{_policies(row)} sets {key} = {policy[key]}: {why}"
         yield Finding("policy", planned.name, Found.DIFFERS, detail, _keep_away(key))
+
+
+def _impatient(name: str, row: Mapping[str, Any], longest_unacked_s: float) -> Iterator[Finding]:
+    """A consumer timeout (RabbitMQ 3.12 and newer take it from a policy) that a daemon does not keep."""
+    timeout_s = (row.get("effective_policy_definition") or {}).get("consumer-timeout", inf) / 1000
+    if timeout_s < longest_unacked_s + LOOKS_S:
+        detail = (
+            f"{_policies(row)} sets consumer-timeout = {timeout_s:g} s: a daemon holds a delivery for up to"
+            f" {longest_unacked_s:g} s, and each that is held too long brings back all of its channel's"
+        )
+        enough_s = longest_unacked_s + LOOKS_S
+        remedy = f"Have the policy say {enough_s * 1000:.0f} or more, or set broker.longest_unacked_s lower"
+        yield Finding("policy", name, Found.DIFFERS, detail, remedy)
 
 
 def _policies(row: Mapping[str, Any]) -> str:

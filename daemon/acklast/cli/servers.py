@@ -97,7 +97,7 @@ async def verified(
     ``look`` is what AMQP can tell where the management API cannot be asked.
     """
     shown = await seen(config.broker.addresses(), config.broker.management_url)
-    found = inspected(plan, shown)
+    found = inspected(plan, shown, config.broker.longest_unacked_s)
     if isinstance(shown, Finding):
         left = await left_behind(connection, config.names, config.unfair_lanes)
         return [*await look(connection, plan), *found, *left]
