@@ -36,6 +36,8 @@ from acklast_topology.publish import Status
 _PREFETCH: Final = 20
 _AGAIN_S: Final = 30.0
 """How long a job that somebody works on, or that is not due, stays away before it is looked at again."""
+_TELL_S: Final = 10.0
+"""How long messages that are sent on are only counted, after one that was told of."""
 _REQUEUE_S: Final = 1.0
 """Pause before a delivery that could not be filed is requeued."""
 
@@ -86,7 +88,8 @@ class Letterbox:
         dead = [(lane.name, self._inlet(self.names.dead(lane.name), _Dead(lane))) for lane in self.lanes]
         # Any lane will do for asking the ledger: it is the same one.
         served = frozenset(lane.name for lane in self.lanes)
-        unrouted = _Unrouted(self.lanes[0], self.names, self.send, self.settler, served)
+        sent_on = _SentOn(self.lanes[0].emitter)
+        unrouted = _Unrouted(self.lanes[0], self.names, self.send, self.settler, served, sent_on)
         return [*dead, ("", self._inlet(self.names.unrouted, unrouted))]
 
     def _inlet(self, queue: str, filing: _Dead | _Unrouted) -> Inlet:
@@ -194,6 +197,26 @@ class _Dead:
         await lane.settler.ack(delivery)
 
 
+class _SentOn:
+    """Tells of the first message that was sent on, and of those that follow it by their number."""
+
+    def __init__(self, emitter: Emitter) -> None:
+        self._emitter = emitter
+        self._more: dict[str, int] = {}
+
+    def count(self, lane: str, key: str) -> None:
+        if lane in self._more:
+            self._more[lane] += 1
+            return
+        self._more[lane] = 0
+        self._emitter.notice("unrouted.sent_on", lane=lane, key=key, count=1)
+        asyncio.get_running_loop().call_later(_TELL_S, self._tell, lane)
+
+    def _tell(self, lane: str) -> None:
+        if more := self._more.pop(lane):
+            self._emitter.notice("unrouted.sent_on", lane=lane, count=more)
+
+
 @dataclass(frozen=True, slots=True)
 class _Unrouted:
     """Sends on what came before its lane was there, and files the rest: a publisher's typo, mostly."""
@@ -204,6 +227,7 @@ class _Unrouted:
     settler: Settler
     served: frozenset[str]
     """The lanes of this daemon: where the queue of one is gone, it is about to be declared again."""
+    sent_on: _SentOn
 
     async def file(self, delivery: Delivery) -> None:
         to = delivery.raw.routing_key.partition(".")[0]
@@ -222,7 +246,7 @@ class _Unrouted:
         sent = await self.send(self.names.route, work_key(to), raw.body, properties)
         match sent.status:
             case Status.CONFIRMED:
-                self.lane.emitter.notice("unrouted.sent_on", lane=to, key=envelope.key)
+                self.sent_on.count(to, envelope.key)
                 await self.settler.ack(delivery)
                 return True
             case Status.RETURNED if to not in self.served:
