@@ -39,12 +39,17 @@ def consumer_timeout(node: Node, timeout_s: float, looks_every_s: float) -> Iter
 
 @asynccontextmanager
 async def held_too_long(broker: Broker) -> AsyncIterator[asyncio.Event]:
-    """Set once the broker has ended the channel of another consumer, which held a delivery from now on."""
+    """Set once the broker has had enough of another consumer, which holds a delivery from now on.
+
+    It ends the channel, or from 4.3 on the consumer.
+    """
     ended = asyncio.Event()
     async with await aio_pika.connect(broker.url) as connection:
         channel = await connection.channel()
         queue = await channel.declare_queue("held", durable=True, arguments={"x-queue-type": "quorum"})
         channel.close_callbacks.add(lambda *_: ended.set())
+        underlay = await channel.get_underlay_channel()
+        underlay.on_consumer_cancel_callbacks.add(lambda _: ended.set())
         held = asyncio.Event()
 
         async def hold(_: object) -> None:
@@ -125,10 +130,11 @@ async def test_what_cannot_be_sent_on_during_an_alarm_goes_back_in_time(
                 try:
                     with place.daemon() as daemon:
                         await daemon.says("deliveries.given_back")
-                        await asyncio.wait_for(ended.wait(), 60)
-                        await eventually(lambda: len(daemon.said("deliveries.given_back")) > 2)
-                        broker_node.ctl("set_vm_memory_high_watermark", "absolute", "1GB")
+                        # Its time has come, and the alarm keeps nobody from delivering.
                         await place.reaches("again", State.DONE, 60)
+                        await asyncio.wait_for(ended.wait(), 60)
+                        broker_node.ctl("set_vm_memory_high_watermark", "absolute", "1GB")
+                        await eventually(place.is_drained, what="a carrier that was sent after all")
                         assert not daemon.said("lane.interrupted")
                         assert await daemon.drained() == Exit.OK
                 finally:
@@ -146,7 +152,7 @@ async def test_who_holds_on_does_lose_the_channel_and_nothing_else(
             with place.daemon() as daemon:
                 await place.publish(scripted("long", LONG))
                 interrupted = await daemon.says("lane.interrupted")
-                assert "406" in interrupted["reason"] or "timed out" in interrupted["reason"].lower()
+                assert any(word in interrupted["reason"].lower() for word in ("timed out", "cancel"))
                 await daemon.says("job.settled", key="long", disposition="held")
                 place.open_gate("go")
                 await place.reaches("long", State.DONE)
