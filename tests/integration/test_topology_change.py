@@ -60,7 +60,7 @@ async def listed() -> Mapping[str, Mapping[str, Any]]:
 
 def replacing(connection: AbstractConnection, steps: Steps, bindings: list[dict[str, Any]]) -> Replacing:
     emptiness = Emptiness(connection, listed, GRACE_S)
-    return Replacing(connection, NAMES, bindings, emptiness, steps)
+    return Replacing(connection, NAMES, bindings, emptiness, steps, apart_s=0)
 
 
 async def put(connection: AbstractConnection, exchange: str, key: str, job: str) -> None:
