@@ -146,11 +146,29 @@ async def test_connections_that_are_cut_again_and_again(
         assert len(scene.daemon.said("ledger.unavailable")) <= 2
 
 
+async def durability(place: Site) -> str:
+    """What ``acklast check`` says of it."""
+    [found] = [one for one in (await place.command("check"))["checks"] if one["name"] == "durability"]
+    return str(found["detail"] + found["remedy"])
+
+
+async def test_hosts_of_which_none_waits_for_another(
+    cluster: Cluster, broker: Broker, tmp_path: Path
+) -> None:
+    dsn = await a_database(cluster)
+    both = dsn.replace(f":{cluster.port}/", f":{cluster.port},127.0.0.1:1/")
+    async with site(tmp_path, broker.url, both) as place:
+        said = await durability(place)
+    assert "a failover among the 2 hosts of the DSN can lose the last ones" in said
+    assert "synchronous_standby_names" in said
+
+
 async def test_a_primary_that_is_lost_to_its_standby(broker: Broker, tmp_path: Path) -> None:
     with own_pair() as (primary, standby):
         database = urlsplit(await a_database(primary)).path[1:]
         both = either_dsn(primary, standby, database)
         async with at_work(tmp_path, broker, both) as scene:
+            assert "failover" not in await durability(scene.place)
             await scene.publish()
             await eventually(lambda: scene.done() > JOBS + 5, what="some are done")
             primary.kill()
