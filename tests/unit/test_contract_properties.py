@@ -51,7 +51,8 @@ def test_evidence_is_json_that_postgres_can_hold(raw: RawMessage) -> None:
     for part in (found.headers, found.properties):
         text = json.dumps(part, allow_nan=False, ensure_ascii=False)
         text.encode()
-        assert "\\u0000" not in text
+        # Without the backslashes that were in the message: those are escaped themselves.
+        assert "\\u0000" not in text.replace("\\\\", "")
         assert len(text) < 2 * MAX_EVIDENCE_BYTES
 
 

@@ -16,7 +16,7 @@ from acklast_topology.message import RawMessage
 from acklast_topology.wire import Properties
 
 MAX_EVIDENCE_BYTES: Final = 65_536
-"""Bound of the headers, and again of the properties, as JSON."""
+"""Bound of the headers, and again of the properties, as JSON; without ``AS_SENT``."""
 MAX_TEXT_CHARS: Final = 8_192
 MAX_DEPTH: Final = 16
 MAX_AS_SENT_BYTES: Final = 262_144
