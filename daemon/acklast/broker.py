@@ -16,7 +16,6 @@ from typing import Any, Final
 import aio_pika
 import aiormq
 from aio_pika.abc import AbstractConnection
-from aiormq import spec
 from yarl import URL
 
 from acklast import lenient
@@ -25,7 +24,6 @@ from acklast.hosts import NoneAnswers, first_that_answers
 from acklast.receiver import BulkConnection, BulkProtocol, HeardConnection, HeardProtocol
 from acklast.telemetry.events import Emitter
 from acklast_topology.calls import bounded
-from acklast_topology.publish import Sender, Sent, Status
 from acklast_topology.refusal import refusal_of, remedies
 
 _LOOK: Final = "See that RabbitMQ runs, that [broker] urls names it, and that user, password and vhost fit"
@@ -282,50 +280,3 @@ def blocked(connection: aiormq.abc.AbstractConnection) -> bool:
     finally:
         ready.close()
     return True
-
-
-class CarrierSender:
-    """Publishes outcomes on a confirmed channel of its own link, which it opens again when it is gone."""
-
-    def __init__(self, link: Link, *, timeout_s: float) -> None:
-        self._link = link
-        self._timeout_s = timeout_s
-        self._sender: Sender | None = None
-        self._lock = asyncio.Lock()
-
-    async def __call__(
-        self, exchange: str, routing_key: str, body: bytes, properties: spec.Basic.Properties
-    ) -> Sent:
-        """Send one message; whatever goes wrong is in the answer, never raised.
-
-        While the broker takes nothing in, nothing is written: what is would all be taken in one day, and
-        each try of each job with it.
-        """
-        try:
-            async with bounded(self._timeout_s):
-                connection = await self._link.connect()
-                assert connection.transport is not None
-                if blocked(connection.transport.connection):
-                    await self._until_unblocked(connection.transport.connection)
-                sender = await self._open(connection)
-        except TimeoutError:
-            return Sent(Status.UNKNOWN, f"not sent within {self._timeout_s:g} s")
-        except Exception as error:  # the library ends what waits with any exception, bare ones too
-            return Sent(Status.UNKNOWN, f"not sent: {str(error) or type(error).__name__}")
-        return await sender.send(exchange, routing_key, body, properties, timeout_s=self._timeout_s)
-
-    @staticmethod
-    async def _until_unblocked(connection: aiormq.abc.AbstractConnection) -> None:
-        """Wait until the broker takes messages in again, or the connection is over."""
-        ready, closing = asyncio.ensure_future(connection.ready()), connection.closing
-        try:
-            await asyncio.wait({ready, closing}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            ready.cancel()
-            closing.cancel()
-
-    async def _open(self, connection: AbstractConnection) -> Sender:
-        async with self._lock:
-            if self._sender is None or self._sender.closed:
-                self._sender = await Sender.open(connection, timeout_s=self._timeout_s)
-            return self._sender

@@ -12,7 +12,8 @@ from functools import partial
 from typing import Final
 
 from acklast import __version__
-from acklast.broker import CarrierSender, Link
+from acklast.broker import Link
+from acklast.carriers import CarrierSender
 from acklast.config.models import Config, Custody, Receiver
 from acklast.config.rotation import Servers
 from acklast.consumer import Consumer

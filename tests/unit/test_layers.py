@@ -27,6 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "acks",
         "receiver",
         "broker",
+        "carriers",
         "management",
         "instance",
         "notify",

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from acklast.broker import CarrierSender
+from acklast.carriers import CarrierSender
 from acklast.cli.bar import bar
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, say_json
