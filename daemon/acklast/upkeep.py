@@ -26,6 +26,7 @@ class Upkeep:
         self._emitter = emitter
         self._plan = config.plan()
         self._repairing = asyncio.Lock()
+        self._others: asyncio.Task[None] | None = None
         self._told: tuple[str, ...] = ()
 
     async def start(self) -> None:
@@ -58,8 +59,9 @@ class Upkeep:
         if self._config.declare is Declare.APPLY:
             found = await apply(connection, part)
             if any(finding.status is Found.CREATED for finding in found):
-                await self._say_repaired(found)
-                await self.repair()  # it was hardly deleted alone
+                self._say_repaired(found)
+                # It was hardly deleted alone; but it is there, and need not wait for the others.
+                self._others = asyncio.create_task(self.repair(), name="repair")
         else:
             found = await verify(connection, part) + await self._looked_into(part)
         bad = _unfit(found)
@@ -78,9 +80,9 @@ class Upkeep:
             except Exception as error:  # away, or on its way out: whoever asked tries again
                 self._emitter.notice("topology.repair_failed", "warning", error=str(error))
                 return
-        await self._say_repaired(found)
+        self._say_repaired(found)
 
-    async def _say_repaired(self, found: Sequence[Finding]) -> None:
+    def _say_repaired(self, found: Sequence[Finding]) -> None:
         made = [finding.name for finding in found if finding.status is Found.CREATED]
         unfit = [f"{finding.name}: {finding.detail}" for finding in _unfit(found)]
         if made or (unfit and tuple(unfit) != self._told):
