@@ -28,6 +28,8 @@ from acklast_topology.wire import Properties
 GRACE_S: Final = 15.0
 """A queue is empty when it was for so long. Its statistics are up to ten seconds old: every five the queue
 tells them, and for as long the management API keeps them."""
+_STATISTICS_S: Final = 60.0
+"""The longest that is waited for the statistics of a new queue."""
 _LOOK_S: Final = 0.5
 _BATCH: Final = 64
 """Messages that are published before their confirms are waited for."""
@@ -118,19 +120,26 @@ class Emptiness:
         self._grace_s = grace_s
 
     async def seen(self, queue: str, *, unread: bool = False) -> bool:
-        """Watch it for the grace; False as soon as it holds something. ``unread``: or is consumed."""
-        since = time.monotonic()
+        """Watch it for the grace; False as soon as it holds something. ``unread``: or is consumed.
+
+        A queue that is new has no statistics yet: the grace begins when it has.
+        """
+        began = since = time.monotonic()
         while True:
-            if await self.holds(queue, unread=unread):
+            holds, now = await self.holds(queue, unread=unread), time.monotonic()
+            if holds or now - began >= _STATISTICS_S + self._grace_s:
                 return False
-            if time.monotonic() - since >= self._grace_s:
+            if holds is None:
+                since = now
+            elif now - since >= self._grace_s:
                 return True
             await asyncio.sleep(_LOOK_S)
 
-    async def holds(self, queue: str, *, unread: bool = False) -> bool:
-        """Whether it holds anything now, as far as anybody knows. What has no statistics yet may."""
+    async def holds(self, queue: str, *, unread: bool = False) -> bool | None:
+        """Whether it holds anything now; None where the API cannot tell yet."""
         messages, consumers = await ready(self._connection, queue)
-        rows = await self._listed()
-        row = rows.get(queue, {})
+        row = (await self._listed()).get(queue, {})
         listed = [row.get("messages"), row.get("messages_dlx", 0 if row.get("type") == "classic" else None)]
-        return bool(messages) or any(count != 0 for count in listed) or (unread and bool(consumers))
+        if messages or any(listed) or (unread and consumers):
+            return True
+        return None if None in listed else False

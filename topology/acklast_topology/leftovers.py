@@ -15,7 +15,7 @@ from acklast_topology.inspect import Rows, binding_name
 from acklast_topology.names import Names, Place
 from acklast_topology.plan import Binding, Plan, bindings_of
 
-_PRUNE: Final = "`acklast topology apply --prune` removes it"
+_PRUNE: Final = "`acklast topology apply --prune` removes what is empty"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Annotated, Final
 
 import typer
@@ -55,7 +56,7 @@ def plan(
     if as_json:
         say_json({"to_do": to_do, "changes": found})
     else:
-        _tell_changes(found)
+        tell_changes(found)
     return Exit.UNFIT if exit_code and to_do else Exit.OK
 
 
@@ -145,16 +146,18 @@ def _tell(found: list[Finding], *, as_json: bool) -> Exit:
     return Exit.CONFIG if unfit else Exit.OK
 
 
-def _tell_changes(found: list[Change]) -> None:
+def tell_changes(found: list[Change]) -> None:
+    """Print a line for each change."""
     console = people()
     if not any(change.to_do for change in found):
         console.print("Nothing is to be changed.")
-    for change in found:
+    for change, after in pairwise([*found, None]):
+        assert change is not None
         sign, style = _SIGNS[change.action]
-        console.print(
-            f"{sign} {change.action:<8} {change.kind:<8} {change.name}: {change.detail}", style=style
-        )
-        if change.remedy:
+        what = f"{change.kind:<8} {change.name}: {change.detail}"
+        console.print(f"{sign} {change.action:<8} {what}", style=style)
+        # Many that lie together have one remedy.
+        if change.remedy and (after is None or after.remedy != change.remedy):
             console.print(f"{'':20}{change.remedy}")
 
 
