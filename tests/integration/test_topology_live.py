@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
 from typing import Any, Final, TypeAlias
@@ -14,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from acklast.errors import Exit
-from acklast_topology.declare import apply, compare, exists
+from acklast_topology.declare import apply, compare, exists, ready
 from acklast_topology.finding import Found
 from acklast_topology.names import Names
 from acklast_topology.plan import Plan, Queue, plan_for
@@ -38,6 +39,21 @@ async def otherwise(place: Site, plan: Plan, queue: str, **changed: Any) -> None
     arguments = {**planned.arguments, **{name.replace("_", "-"): value for name, value in changed.items()}}
     bindings = tuple(one for one in plan.bindings if one.queue == queue)
     await apply(place.connection, Plan((), (Queue(queue, arguments),), bindings))
+
+
+@pytest.mark.parametrize("receiver", ["bulk"], indirect=True)
+async def test_a_job_waits_in_the_buckets_that_are_configured(new_site: NewSite) -> None:
+    async with new_site() as place:
+        job = scripted("later", "done", not_before=datetime.now(UTC) + timedelta(seconds=20))
+        await place.promise([job])
+        await place.publish(job)
+        with place.daemon(env={"ACKLAST__WAIT_BUCKETS_S": "1, 2"}) as daemon:
+
+            async def waits() -> bool:
+                return (await ready(place.connection, NAMES.wait(LANE, 2)))[0] == 1
+
+            await eventually(waits, what="the job waits for two seconds")
+            assert await daemon.drained() == Exit.OK
 
 
 @pytest.mark.soak
