@@ -191,8 +191,18 @@ class Node:
         Raises:
             StackError: the node ended, or was not ready after ``READY_S``; with the end of its log.
         """
-        assert self._process is not None, "launch() comes first"
-        self._await(lambda: _listens(self.port) and self.management.answers(), self._process, READY_S)
+        self.await_(lambda: _listens(self.port) and self.management.answers(), "it is ready")
+
+    def await_(self, true: Callable[[], bool], what: str) -> None:
+        """Wait until something is true of it; ``what`` says it in words.
+
+        Raises:
+            StackError: the node ended, or it was not true after ``READY_S``; with the end of its log.
+        """
+        process = self._process
+        assert process is not None, "launch() comes first"
+        if not wait_until(true, lambda: process.poll() is not None, timeout_s=READY_S):
+            raise StackError(f"RabbitMQ {self.name}: not so that {what}", self._logs())
 
     def start(self) -> None:
         """``launch`` and ``await_ready``."""
@@ -281,10 +291,6 @@ class Node:
         write(home / "rabbitmq.conf", settings)
         write(home / "enabled_plugins", f"[{','.join(plugins)}].\n")
         write(home / ".erlang.cookie", self._member.cookie, mode=0o400)
-
-    def _await(self, ready: Callable[[], bool], process: subprocess.Popen[bytes], timeout_s: float) -> None:
-        if not wait_until(ready, lambda: process.poll() is not None, timeout_s=timeout_s):
-            raise StackError(f"RabbitMQ ({process.args!r}) did not become ready", self._logs())
 
     def _logs(self) -> str:
         name = re.sub(r"[^\w@.-]", "_", self.name)
