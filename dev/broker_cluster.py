@@ -1,7 +1,8 @@
-"""Three private RabbitMQ nodes in one cluster, and what can befall it: a node that dies, one that is cut off."""
+"""Three private RabbitMQ nodes in one cluster, of which one can be cut off from the others."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from dev.management import Management
@@ -42,7 +43,11 @@ class BrokerCluster:
         for node in self.nodes:
             node.await_ready()
         for node in self.nodes:
-            node.await_(lambda node=node: len(_running(node)) == len(self.nodes), "its cluster is whole")
+            node.await_(partial(self._is_whole, node), "its cluster is whole")
+
+    def _is_whole(self, node: Node) -> bool:
+        running = [one for one in node.management.call("GET", "nodes") if one.get("running")]
+        return len(running) == len(self.nodes)
 
     def urls(self, vhost: str = "/", first: Node | None = None) -> list[str]:
         """Every node's address, that of ``first`` before the others."""
@@ -68,22 +73,12 @@ class BrokerCluster:
 
         Each connects with a cookie that the other does not take. Nothing of the machine's network is touched.
         """
-        others = [f"'{other.name}'" for other in self.nodes if other is not node]
-        node.ctl(
-            "eval",
-            f"[begin erlang:set_cookie(N, apart), erlang:disconnect_node(N) end || N <- [{','.join(others)}]].",
-        )
+        self._with_each_other(node, "erlang:set_cookie(N, apart), erlang:disconnect_node(N)")
 
     def join(self, node: Node) -> None:
         """Let a node that was cut off come back."""
-        others = [f"'{other.name}'" for other in self.nodes if other is not node]
-        node.ctl(
-            "eval",
-            f"[begin erlang:set_cookie(N, erlang:get_cookie()), net_kernel:connect_node(N) end"
-            f" || N <- [{','.join(others)}]].",
-        )
+        self._with_each_other(node, "erlang:set_cookie(N, erlang:get_cookie()), net_kernel:connect_node(N)")
 
-
-def _running(node: Node) -> list[str]:
-    """The nodes that a node sees running."""
-    return [one["name"] for one in node.management.call("GET", "nodes") if one.get("running")]
+    def _with_each_other(self, node: Node, do: str) -> None:
+        others = ",".join(f"'{other.name}'" for other in self.nodes if other is not node)
+        node.ctl("eval", f"[begin {do} end || N <- [{others}]].")
