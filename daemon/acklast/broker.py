@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import aio_pika
 import aiormq
@@ -23,7 +23,7 @@ from acklast.errors import BrokerRefused, BrokerUnavailable
 from acklast.hosts import NoneAnswers, first_that_answers
 from acklast.receiver import BulkConnection, BulkProtocol, HeardConnection, HeardProtocol
 from acklast.telemetry.events import Emitter
-from acklast_topology.calls import bounded
+from acklast_topology.calls import bounded, takes_nothing_in
 from acklast_topology.refusal import refusal_of, remedies
 
 _LOOK: Final = "See that RabbitMQ runs, that [broker] urls names it, and that user, password and vhost fit"
@@ -202,7 +202,7 @@ class Link:
                 )
                 heard.abort()
                 return
-            if was != (was := blocked(connection)):
+            if was != (was := takes_nothing_in(connection)):
                 self._tell_blocked(was)
 
     def _tell_blocked(self, on: bool) -> None:
@@ -211,6 +211,22 @@ class Link:
         else:
             self._emitter.notice("broker.unblocked", role=self._role)
         self._is(BLOCKED if on else "")
+
+    def leave(self, connection: AbstractConnection, why: str) -> None:
+        """Give up a connection that lives and is of no use, and ask the other hosts first for the next one.
+
+        A node that is parted from its cluster may go on to answer, and bring nothing about.
+        """
+        if connection is not self._connection or self._heard is None or not _alive(connection):
+            return
+        self._emitter.notice("broker.left", "warning", role=self._role, host=self._urls[0].host, why=why)
+        self._urls.append(self._urls.pop(0))
+        self._heard.abort()
+
+    @property
+    def has_others(self) -> bool:
+        """Whether there is more than one host."""
+        return len(self._urls) > 1
 
     @property
     def pause_s(self) -> float:
@@ -268,15 +284,3 @@ def _alive(connection: AbstractConnection) -> bool:
     """
     transport = connection.transport
     return transport is not None and not transport.connection.is_closed
-
-
-def blocked(connection: aiormq.abc.AbstractConnection) -> bool:
-    """Whether the broker takes nothing in from this connection. The library only lets one wait for it."""
-    ready: Coroutine[Any, Any, None] = connection.ready()
-    try:
-        ready.send(None)
-    except StopIteration:
-        return False
-    finally:
-        ready.close()
-    return True

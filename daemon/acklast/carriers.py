@@ -8,8 +8,8 @@ import aiormq
 from aio_pika.abc import AbstractConnection
 from aiormq import spec
 
-from acklast.broker import Link, blocked
-from acklast_topology.calls import bounded
+from acklast.broker import Link
+from acklast_topology.calls import bounded, takes_nothing_in
 from acklast_topology.publish import Sender, Sent, Status
 
 
@@ -34,14 +34,17 @@ class CarrierSender:
             async with bounded(self._timeout_s):
                 connection = await self._link.connect()
                 assert connection.transport is not None
-                if blocked(connection.transport.connection):
+                if takes_nothing_in(connection.transport.connection):
                     await self._until_unblocked(connection.transport.connection)
                 sender = await self._open(connection)
         except TimeoutError:
             return Sent(Status.UNKNOWN, f"not sent within {self._timeout_s:g} s")
         except Exception as error:  # the library ends what waits with any exception, bare ones too
             return Sent(Status.UNKNOWN, f"not sent: {str(error) or type(error).__name__}")
-        return await sender.send(exchange, routing_key, body, properties, timeout_s=self._timeout_s)
+        sent = await sender.send(exchange, routing_key, body, properties, timeout_s=self._timeout_s)
+        if sender.mute and not takes_nothing_in(connection.transport.connection):
+            self._link.leave(connection, "nothing that is published is confirmed")
+        return sent
 
     @staticmethod
     async def _until_unblocked(connection: aiormq.abc.AbstractConnection) -> None:
@@ -55,6 +58,10 @@ class CarrierSender:
 
     async def _open(self, connection: AbstractConnection) -> Sender:
         async with self._lock:
-            if self._sender is None or self._sender.closed:
-                self._sender = await Sender.open(connection, timeout_s=self._timeout_s)
+            last = self._sender
+            if last is None or last.closed or last.stale:
+                self._sender = await Sender.open(connection, timeout_s=self._timeout_s, after=last)
+                if last is not None:
+                    await last.retire()
+            assert self._sender is not None
             return self._sender

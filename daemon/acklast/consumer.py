@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import aiormq.abc
+from aio_pika.abc import AbstractConnection
 from aiormq.abc import AbstractChannel, DeliveredMessage
 
 from acklast.broker import Link
@@ -28,6 +29,8 @@ _REOPEN_S: Final = (0.1, 0.5, 1.0, 2.0)
 """Pauses before a channel is opened again; the last one repeats. Short: see ``broker``."""
 _ANSWER_S: Final = 5.0
 """How long the broker may take to answer; then the channel is given up."""
+_IDLE_S: Final = 15.0
+"""After so long without a delivery the consumer is opened anew, where there are other hosts to go to."""
 _LOOK_S: Final = 0.5
 """How often the lane's pace is looked at."""
 _BACKLOG_S: Final = 1.0
@@ -97,6 +100,8 @@ class Consumer:
         self._changing = asyncio.Lock()
         """Held while a consumer of ours is being opened or ended: at most one of both at a time."""
         self._stopping = False
+        self._seen = (0, 0.0)
+        """How many deliveries had come when last one did, or was still held, and when that was."""
         self.consuming = asyncio.Event()
         self.ready = asyncio.Event()
         """It consumes or stands by: it has come as far as it can."""
@@ -105,6 +110,7 @@ class Consumer:
         """Consume until ``cancel``: every end of a channel is followed by the next one."""
         while not self._stopping:
             unfit = ""
+            connection: AbstractConnection | None = None
             try:
                 with only_real_cancellation():
                     connection = await self._link.connect_insisting()
@@ -118,6 +124,9 @@ class Consumer:
                     )
             except Exception as error:  # the library ends what waits with any exception, bare ones too
                 reason = _said(error)
+                if isinstance(error, TimeoutError) and connection is not None:
+                    # What this channel holds goes back only with the connection.
+                    self._link.leave(connection, reason)
             self._rest()
             if self._stopping:
                 return
@@ -161,6 +170,7 @@ class Consumer:
         closing = channel.closing
         self._channel, self._tag = channel, None
         self._prefetch.begin(time.monotonic())
+        self._seen = (0, time.monotonic())
         while not (cancelled.done() or closing.done()):
             if self._gate.is_open or self._stopping:
                 await self._take_in(channel, session, {cancelled, closing})
@@ -262,6 +272,8 @@ class Consumer:
             return
         if wanted is not None:
             await self._change(channel, session, wanted)
+        elif self._is_idle(now, session):
+            await self._reopen(channel, session, self._prefetch.count)
         elif stale := self._recall(now - self._longest_s):
             await self._give_back(stale)
             self._emitter.notice(
@@ -277,16 +289,10 @@ class Consumer:
         channel: so the consumer is ended and another one opened. For less, what has not started goes back:
         the broker does not count it for the new consumer, and would send as much again.
         """
-        async with self._changing:
-            if self._stopping or self._tag is None:
-                return
-            tag, self._tag = self._tag, None
-            await channel.basic_cancel(tag, timeout=_ANSWER_S)
-            was = self._prefetch.count
-            surplus = self._recall(math.inf) if prefetch < was else []
-            await self._give_back(surplus)
-            await self._open(channel, session, prefetch)
-            self._prefetch.change(time.monotonic(), prefetch)
+        was = self._prefetch.count
+        surplus = await self._reopen(channel, session, prefetch)
+        if surplus is None:
+            return
         self._emitter.notice(
             "lane.prefetch",
             lane=self._lane,
@@ -295,6 +301,34 @@ class Consumer:
             per_s=round(self._prefetch.pace.per_s, 1),
             given_back=len(surplus),
         )
+
+    def _is_idle(self, now: float, session: LibraryChannel | BulkChannel) -> bool:
+        """Whether nothing has come for so long that the broker should prove that it still would bring it.
+
+        A node that is parted from its cluster may keep the connection and the consumer, and deliver nothing:
+        only to consume anew needs the others. Where there is no other host, nothing could be done about it.
+        """
+        if (count := session.taken) != self._seen[0] or session.settled != count:
+            self._seen = (count, now)
+        if now - self._seen[1] < _IDLE_S or not self._link.has_others:
+            return False
+        self._seen = (count, now)
+        return True
+
+    async def _reopen(
+        self, channel: AbstractChannel, session: LibraryChannel | BulkChannel, prefetch: int
+    ) -> list[Delivery] | None:
+        """End the consumer and open another one; what was given back, or None where all is to stop."""
+        async with self._changing:
+            if self._stopping or self._tag is None:
+                return None
+            tag, self._tag = self._tag, None
+            await channel.basic_cancel(tag, timeout=_ANSWER_S)
+            surplus = self._recall(math.inf) if prefetch < self._prefetch.count else []
+            await self._give_back(surplus)
+            await self._open(channel, session, prefetch)
+            self._prefetch.change(time.monotonic(), prefetch)
+        return surplus
 
     @staticmethod
     async def _give_back(deliveries: list[Delivery]) -> None:

@@ -62,6 +62,8 @@ class FakeChannel:
         return SimpleNamespace(consumer_tag=tag)
 
     async def basic_cancel(self, tag: str, **_: float) -> None:
+        if self.held_up == "no answer":
+            raise TimeoutError
         await self._call(f"cancel {tag}")
 
     async def basic_nack(self, tag: int, *, requeue: bool, wait: bool) -> None:
@@ -102,6 +104,12 @@ class Stage:
             Emitter(self._note),
         )
         self.protocol = None
+        self.has_others = False
+        self.left: list[str] = []
+
+    def leave(self, connection: object, why: str) -> None:
+        """The link's: the connection is given up."""
+        self.left.append(why)
 
     def _note(self, event: Event) -> None:
         assert isinstance(event, Notice)
@@ -239,3 +247,24 @@ async def test_what_waits_for_minutes_goes_back_though_the_prefetch_stays() -> N
         assert made.channels[0].calls[2:] == ["nack 1"]
         assert made.notices[-1].name == "lane.given_back"
         assert [delivery.tag for delivery in made.recall(math.inf)] == [2]
+
+
+@virtual
+async def test_where_nothing_comes_the_broker_has_to_prove_that_it_still_would() -> None:
+    async with stage() as made:
+        made.has_others = True
+        await elapse(10)
+        assert made.channels[0].calls[2:] == []
+        await elapse(10)
+        assert made.channels[0].calls[-3:] == ["cancel tag-1", "qos 12", "consume tag-2"]
+        made.channels[0].held_up = "no answer"
+        await elapse(20)
+        assert len(made.left) == 1, "a node that does not answer is left for another"
+        assert len(made.channels) == 2
+
+
+@virtual
+async def test_with_one_host_silence_is_left_alone() -> None:
+    async with stage() as made:
+        await elapse(100)
+        assert made.channels[0].calls == [f"qos {FLOOR}", "consume tag-1"]

@@ -44,6 +44,7 @@ class FakeLink:
     def __init__(self, channel: FakeChannel) -> None:
         self.up = asyncio.Event()
         self.protocol = None
+        self.has_others = False
         self._channel = channel
 
     async def connect_insisting(self) -> Any:

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+from aiormq.abc import AbstractConnection
 
 
 class ConnectionDied(ConnectionError):  # noqa: N818 - named for what is true
     """The connection or channel ended while a call was waiting on it."""
+
+
+def takes_nothing_in(connection: AbstractConnection) -> bool:
+    """Whether the broker blocks a connection, as under an alarm: the library only lets one wait."""
+    ready: Coroutine[Any, Any, None] = connection.ready()
+    try:
+        ready.send(None)
+    except StopIteration:
+        return False
+    finally:
+        ready.close()
+    return True
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
@@ -150,17 +151,21 @@ class Publisher:
                 sender = await self._open_sender()
         except (ConnectionError, LookupError, TimeoutError) as error:
             return Sent(Status.UNKNOWN, f"not sent: {error or type(error).__name__}")
-        return await sender.send(
+        sent = await sender.send(
             self._names.ingress,
             job.routing_key,
             job.payload,
             job.properties(datetime.now(UTC)),
             self._timeout_s,
         )
+        if sender.mute and sender is self._sender and not sender.blocked:
+            # A node that is parted from its cluster takes everything and confirms nothing.
+            self._sender, self._next_url = None, self._next_url + 1
+        return sent
 
     async def _open_sender(self) -> Sender:
         """The sender in use, or a new one; all who wait for a new one share one attempt and its error."""
-        if self._sender is not None and not self._sender.closed:
+        if self._sender is not None and not self._sender.closed and not self._sender.stale:
             return self._sender
         if self._opening is None:
             self._opening = asyncio.create_task(self._reopen())
@@ -174,6 +179,12 @@ class Publisher:
             opening.exception()  # seen, also where nobody waits for it any more
 
     async def _reopen(self) -> Sender:
+        last, connection = self._sender, self._connection
+        if last is not None and not last.closed and connection is not None:
+            with suppress(ConnectionError, TimeoutError):
+                self._sender = await Sender.open(connection, timeout_s=self._timeout_s, after=last)
+                await last.retire()
+                return self._sender
         await self._drop_connection()
         refusals: list[Refusal] = []
         failures: list[str] = []

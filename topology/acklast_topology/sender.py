@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -13,12 +15,15 @@ from aio_pika.abc import AbstractChannel, AbstractConnection
 from aiormq import spec
 from aiormq.exceptions import AMQPError, DeliveryError, PublishError
 
-from acklast_topology.calls import ConnectionDied, bounded, only_real_cancellation
+from acklast_topology.calls import ConnectionDied, bounded, only_real_cancellation, takes_nothing_in
 from acklast_topology.wire import Properties
 
 PERSISTENT: Final = 2
 _FRAME_OVERHEAD_BYTES: Final = 8 + 12
 """Of a content header: the frame around it, and class, weight and body size before the properties."""
+_CLOSE_S: Final = 3.0
+_PATIENCE_S: Final = 1.0
+_MOST_PATIENCE_S: Final = 60.0
 _UNENCODABLE: Final = (TypeError, ValueError, OverflowError, RecursionError, struct.error)
 
 
@@ -49,15 +54,35 @@ class Sender:
     One connection for publishing should be no other's: a broker under an alarm blocks the whole connection.
     """
 
-    def __init__(self, channel: AbstractChannel, underlay: aiormq.abc.AbstractChannel) -> None:
+    def __init__(
+        self,
+        channel: AbstractChannel,
+        underlay: aiormq.abc.AbstractChannel,
+        patience_s: float = _PATIENCE_S,
+    ) -> None:
         self._channel = channel
         self._underlay = underlay
+        self._opened = time.monotonic()
+        self._patience_s = patience_s
+        self._refused_since: dict[str, float] = {}
+        self._under_way = 0
+        self._retired = False
+        self.stale = False
+        """The broker has refused what goes by one routing key for a while: another channel may fare better.
+
+        On 3.x a channel that first publishes to a queue while its leader is being elected is refused for as
+        long as the node of the old leader is away, and says nothing else.
+        """
+        self.mute = False
+        """A publish was not confirmed in time, and none has been since: another node may fare better."""
         frame_max = underlay.connection.connection_tune.frame_max
         self._header_max = frame_max - _FRAME_OVERHEAD_BYTES if frame_max else None
 
     @classmethod
-    async def open(cls, connection: AbstractConnection, *, timeout_s: float = 10) -> Sender:
-        """Open a confirmed channel.
+    async def open(
+        cls, connection: AbstractConnection, *, timeout_s: float = 10, after: Sender | None = None
+    ) -> Sender:
+        """Open a confirmed channel. ``after`` is the one that it takes the place of.
 
         Raises:
             TimeoutError: the broker did not answer in time, as under a memory or disk alarm.
@@ -68,7 +93,8 @@ class Sender:
             channel = connection.channel(publisher_confirms=True, on_return_raises=True)
             async with bounded(timeout_s):
                 await channel.initialize()
-            return cls(channel, await channel.get_underlay_channel())
+            patience_s = after.patience_after_s() if after is not None else _PATIENCE_S
+            return cls(channel, await channel.get_underlay_channel(), patience_s)
         except (AMQPError, RuntimeError) as error:
             raise ConnectionDied(f"no channel for publishing: {error}") from error
 
@@ -76,6 +102,11 @@ class Sender:
     def closed(self) -> bool:
         """Whether the channel has ended: nothing more can be sent by it."""
         return self._channel.is_closed
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the broker takes nothing in from this connection, as under an alarm."""
+        return takes_nothing_in(self._underlay.connection)
 
     async def send(
         self,
@@ -95,6 +126,7 @@ class Sender:
             stamped = _stamped(properties, self._header_max)
         except _UNENCODABLE as error:
             return Sent(Status.REFUSED, f"cannot be sent: {error}")
+        self._under_way += 1
         try:
             with only_real_cancellation():
                 await self._underlay.basic_publish(
@@ -106,8 +138,46 @@ class Sender:
                     timeout=timeout_s,
                 )
         except Exception as error:  # the library ends a pending publish with any exception, bare ones too
+            self._failed(routing_key, error)
             return _status_of(error, timeout_s)
+        finally:
+            self._under_way -= 1
+            await self._close_retired()
+        self.mute = False
+        if self._refused_since:
+            self._refused_since.pop(routing_key, None)
         return Sent(Status.CONFIRMED)
+
+    def _failed(self, routing_key: str, error: Exception) -> None:
+        match error:
+            case PublishError():
+                self.mute = False
+            case DeliveryError():
+                self.mute = False
+                now = time.monotonic()
+                since = self._refused_since.setdefault(routing_key, now)
+                self.stale = self.stale or now - since >= self._patience_s
+            case TimeoutError():
+                self.mute = True
+
+    def patience_after_s(self) -> float:
+        """How long the next channel puts up with refusals: longer where this one was no better.
+
+        A queue that is full refuses on every channel, and is not to be asked on a new one each second.
+        """
+        no_better = self.stale and time.monotonic() - self._opened < 10 * self._patience_s
+        return min(_MOST_PATIENCE_S, 2 * self._patience_s) if no_better else _PATIENCE_S
+
+    async def retire(self) -> None:
+        """Close the channel once nothing waits for its confirm any more. Nothing more is sent by it."""
+        self._retired = True
+        await self._close_retired()
+
+    async def _close_retired(self) -> None:
+        if self._retired and not self._under_way:
+            with suppress(AMQPError, OSError, RuntimeError):
+                async with bounded(_CLOSE_S):
+                    await self.close()
 
     async def close(self) -> None:
         """Close the channel; what still waits for a confirm becomes ``unknown``."""

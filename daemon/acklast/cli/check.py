@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from aio_pika.abc import AbstractConnection
 
-from acklast.broker import BLOCKED, blocked
+from acklast.broker import BLOCKED
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, say_json
 from acklast.cli.servers import broker_of, faults, verified
@@ -24,6 +24,7 @@ from acklast.ledger.migrate import check_schema_of
 from acklast.ledger.operate import Operations
 from acklast.ledger.standing import read_standing
 from acklast.pacing.controls import Controls
+from acklast_topology.calls import takes_nothing_in
 from acklast_topology.finding import Finding, Found
 from acklast_topology.sender import Sender
 from acklast_topology.wire import Properties
@@ -141,7 +142,7 @@ async def _takes_in(connection: AbstractConnection, exchange: str) -> bool:
     with suppress(OSError):
         sender = await Sender.open(connection, timeout_s=_ASK_S)
         await sender.send(exchange, "check", b"", Properties(), timeout_s=_ASK_S)
-    return connection.transport is None or not blocked(connection.transport.connection)
+    return connection.transport is None or not takes_nothing_in(connection.transport.connection)
 
 
 def _product(connection: AbstractConnection) -> str:
