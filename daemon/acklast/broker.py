@@ -158,8 +158,10 @@ class Link:
         try:
             _, connection = await first_that_answers(tries, self._connect_timeout_s / _TRIES, same_host=True)
         except NoneAnswers as failed:
-            raise failed.errors[0] from failed
-        return connection
+            error = failed.errors[0]
+        else:
+            return connection
+        raise error  # with the cause that it has: TLS says there what was wrong
 
     async def _try(self, url: URL) -> HeardConnection:
         try:
