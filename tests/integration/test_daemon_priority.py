@@ -102,11 +102,12 @@ async def aside(place: Site) -> dict[str, set[int | None]]:
     """The priorities of what was set aside, by class."""
     found: dict[str, set[int | None]] = {}
     async with place.connection.channel() as channel:
+        underlay = await channel.get_underlay_channel()  # the other one makes a 0 of none
         for number in FAIR_QUEUES:
-            queue = await channel.get_queue(NAMES.fair(LANE, number))
-            while (message := await queue.get(fail=False, no_ack=True)) is not None:
-                key = str(message.headers["job-key"])
-                found.setdefault(key.partition("-")[0], set()).add(message.priority)
+            queue = NAMES.fair(LANE, number)
+            while (properties := (await underlay.basic_get(queue, no_ack=True)).header.properties).headers:
+                key = str(properties.headers["job-key"])
+                found.setdefault(key.partition("-")[0], set()).add(properties.priority)
     return found
 
 
