@@ -37,6 +37,7 @@ log.console = false
 log.file.level = info
 disk_free_limit.absolute = 50MB
 vm_memory_high_watermark.absolute = 1GB
+max_message_size = 33554432
 """
 
 _TLS = """\

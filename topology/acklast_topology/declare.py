@@ -70,7 +70,7 @@ async def compare(connection: AbstractConnection, plan: Plan) -> list[Finding]:
 
 
 async def exists(connection: AbstractConnection, kind: str, name: str) -> Finding:
-    """Whether an exchange or queue is there. Needs no permission on it."""
+    """Whether an exchange or queue is there. Needs no permission on it, on 4.3 any one: else it is unseen."""
 
     async def look(channel: AbstractChannel) -> None:
         if kind == "exchange":
@@ -78,7 +78,10 @@ async def exists(connection: AbstractConnection, kind: str, name: str) -> Findin
         else:
             await channel.queue_declare(name, passive=True)
 
-    return await _attempt(connection, kind, name, look)
+    found = await _attempt(connection, kind, name, look)
+    if found.status is Found.REFUSED and "ACCESS_REFUSED" in found.detail:
+        return Finding(kind, name, Found.UNSEEN, f"{kind} {name} cannot be seen by this user: {found.detail}")
+    return found
 
 
 async def ready(connection: AbstractConnection, queue: str) -> tuple[int, int]:
