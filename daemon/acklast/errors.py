@@ -65,6 +65,18 @@ class TopologyError(AcklastError):
     exit = Exit.CONFIG
 
 
+class AlreadyChanging(AcklastError):  # noqa: N818 - named for what is true, not for being an error
+    """Another command replaces or removes queues of the same namespace."""
+
+    exit = Exit.INCOMPLETE
+
+    def __init__(self) -> None:
+        super().__init__(
+            "another command changes the topology of this namespace now",
+            "Wait until it has ended, then try again",
+        )
+
+
 class InstanceLocked(AcklastError):  # noqa: N818 - named for what is true, not for being an error
     """Another daemon holds this instance's state directory."""
 

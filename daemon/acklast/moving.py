@@ -33,6 +33,8 @@ _STATISTICS_S: Final = 60.0
 _LOOK_S: Final = 0.5
 _BATCH: Final = 64
 """Messages that are published before their confirms are waited for."""
+_BATCH_BYTES: Final = 16 * 2**20
+"""Of their bodies; the last one may be beyond it. A queue of large messages would else fill the memory."""
 
 Listed: TypeAlias = Callable[[], Awaitable[Mapping[str, Mapping[str, Any]]]]
 """Asks the management API for the queues of the virtual host, by name."""
@@ -103,11 +105,13 @@ class Mover:
 
 async def _taken(channel: AbstractChannel, queue: str) -> list[DeliveredMessage]:
     taken: list[DeliveredMessage] = []
-    while len(taken) < _BATCH:
+    size = 0
+    while len(taken) < _BATCH and size < _BATCH_BYTES:
         message = await channel.basic_get(queue, timeout=10)
         if not isinstance(message.delivery, spec.Basic.GetOk):
             break
         taken.append(message)
+        size += len(message.body)
     return taken
 
 

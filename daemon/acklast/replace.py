@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from aio_pika.abc import AbstractConnection
 from aiormq.abc import AbstractChannel
+from aiormq.exceptions import ChannelLockedResource, ChannelPreconditionFailed
 
 from acklast.errors import TopologyError
 from acklast.moving import Emptiness, Mover, Tell
-from acklast.ways import Rows, asking, open_ways, shut_ways, ways_of
+from acklast.ways import ALONE, Rows, asking, open_ways, shut_ways, ways_of
 from acklast_topology.declare import apply, exists, ready
 from acklast_topology.finding import Finding, Found
 from acklast_topology.names import Names
@@ -29,7 +31,8 @@ _AT_ONCE: Final = 4
 _PAUSE_S: Final = 0.5
 APART_S: Final = 3.0
 """Between the end of a queue and the next one of its name. Made again at once, RabbitMQ (3.10) tells the old
-queue's consumers nothing: it hands the new one's messages to them, and they receive none."""
+queue's consumers nothing: it hands the new one's messages to them, and they receive none. Meanwhile the name
+is barred: a daemon of other settings would have made the queue again as it was within a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +93,7 @@ class Replacing:
             await shut_ways(self.connection, queue.name, ways)
             self.tell("unbound", queue.name, 0)
             await self._empty(queue.name, into=stand_in.name)
-            await self._delete(queue.name)
-            await asyncio.sleep(self.apart_s)
+            await self._delete_for_now(queue.name)
         if await self._made(queue) is Found.DIFFERS:
             raise TopologyError(
                 f"queue {queue.name} was made again as it was while it was being replaced",
@@ -144,6 +146,20 @@ class Replacing:
         async with asking(self.connection) as channel:
             await channel.queue_delete(queue)
         self.tell("deleted", queue, 0)
+
+    async def _delete_for_now(self, queue: str) -> None:
+        """Delete a queue, and have nobody else make one of its name for a while."""
+        barred = False
+        async with asking(self.connection) as channel:
+            await channel.queue_delete(queue)
+            self.tell("deleted", queue, 0)
+            with suppress(ChannelPreconditionFailed, ChannelLockedResource):  # somebody was faster
+                await channel.queue_declare(queue, exclusive=True, arguments=ALONE)
+                barred = True
+        await asyncio.sleep(self.apart_s)
+        if barred:
+            async with asking(self.connection) as channel:
+                await channel.queue_delete(queue)
 
     # --- an exchange ------------------------------------------------------------------------------
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from aio_pika.abc import AbstractConnection
 from aiormq.abc import AbstractChannel
-from aiormq.exceptions import ChannelClosed
+from aiormq.exceptions import ChannelClosed, ChannelLockedResource
 
-from acklast.errors import TopologyError
+from acklast.errors import AlreadyChanging, TopologyError
 from acklast_topology.declare import throw_away_channel
 from acklast_topology.names import Names
 from acklast_topology.plan import bindings_of
 
 Rows: TypeAlias = list[dict[str, Any]]
+
+ALONE: Final[dict[str, Any]] = {"x-queue-type": "classic"}
+"""Arguments of an exclusive queue. A virtual host may make others by default, which cannot be exclusive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,23 @@ async def shut_ways(connection: AbstractConnection, queue: str, ways: list[Way])
     async with asking(connection) as channel:
         for way in ways:
             await channel.queue_unbind(queue, way.source, way.key, arguments=dict(way.arguments))
+
+
+async def bar_others(connection: AbstractConnection, names: Names) -> None:
+    """See that nobody else replaces or removes queues of the namespace as long as this connection lives.
+
+    Two would empty the same queue into each other's, or delete one that the other has just made. What bars
+    the second is a queue that only one connection may use, and that ends with it.
+
+    Raises:
+        AlreadyChanging: somebody does.
+        TopologyError: this user may not.
+    """
+    async with asking(connection) as channel:
+        try:
+            await channel.queue_declare(names.changing, exclusive=True, arguments=ALONE)
+        except ChannelLockedResource as error:
+            raise AlreadyChanging from error
 
 
 @asynccontextmanager

@@ -12,14 +12,18 @@ from urllib.parse import quote
 import pytest
 from aio_pika.abc import AbstractConnection
 
+from acklast import moving
 from acklast.clearing import Clearing
+from acklast.errors import AlreadyChanging
 from acklast.moving import Emptiness
 from acklast.replace import Replacing
+from acklast.ways import bar_others
 from acklast_topology.carrier import carrier_properties
 from acklast_topology.declare import apply, compare, exists, ready
 from acklast_topology.finding import Finding, Found
+from acklast_topology.leftovers import unplanned
 from acklast_topology.message import RawMessage
-from acklast_topology.names import Names, wait_key
+from acklast_topology.names import Names, dead_key, wait_key, work_key
 from acklast_topology.plan import Plan, Queue, plan_for
 from acklast_topology.publish import Job, Publisher, Status
 from acklast_topology.sender import Sender
@@ -143,6 +147,54 @@ async def test_a_work_queue_is_replaced_under_publishers_wherever_the_tool_is_st
         assert {("deleted", WORK), ("unbound", NAMES.moving(WORK))} <= seen
         await as_planned(connection)
         assert set(confirmed) <= await keys_in(connection, WORK)
+
+
+async def test_a_daemon_of_other_settings_does_not_get_in_between(broker: Broker) -> None:
+    async with await broker.connect() as connection, await broker.connect() as other:
+        queue = await made_otherwise(connection, WORK, x_delivery_limit=20)
+        theirs = Plan((), (Queue(WORK, {**queue.arguments, "x-delivery-limit": 20}),), ())
+        ended = asyncio.Event()
+
+        async def declare_again_and_again() -> set[Found]:
+            return {(await apply(other, theirs))[0].status async for _ in _until(ended)}
+
+        insisting = asyncio.create_task(declare_again_and_again())
+        emptiness = Emptiness(connection, listed, GRACE_S)
+        await Replacing(connection, NAMES, [], emptiness, Steps(), apart_s=0.5).queue(queue)
+        ended.set()
+        assert Found.CREATED not in await insisting
+        await as_planned(connection)
+
+
+async def _until(ended: asyncio.Event) -> AsyncIterator[None]:
+    while not ended.is_set():
+        yield
+
+
+async def test_two_do_not_change_one_namespace_at_the_same_time(broker: Broker) -> None:
+    async with await broker.connect() as first, await broker.connect() as second:
+        await bar_others(first, NAMES)
+        with pytest.raises(AlreadyChanging):
+            await bar_others(second, NAMES)
+        await bar_others(second, Names("another"))
+        rows = [{"name": NAMES.changing}]
+        assert unplanned(NAMES, PLAN, rows) == []
+    async with await broker.connect() as third:
+        await bar_others(third, NAMES)
+
+
+async def test_a_batch_of_large_messages_is_a_small_one(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moving, "_BATCH_BYTES", 3)
+    async with await broker.connect() as connection:
+        await apply(connection, PLAN)
+        for number in range(5):
+            await put(connection, NAMES.route, work_key("rent"), f"job-{number}")
+        steps = Steps()
+        assert await moving.Mover(connection, steps).move(WORK, NAMES.route, dead_key("rent")) == 5
+        assert steps.seen.count(("published", WORK)) == 3
+        assert len(await keys_in(connection, NAMES.dead("rent"))) == 5
 
 
 async def test_a_wait_queue_is_replaced_and_what_waits_comes_back(broker: Broker) -> None:

@@ -28,7 +28,7 @@ class Holding:
 
 def unplanned(names: Names, plan: Plan, queues: Rows) -> list[str]:
     """The queues of the namespace that the plan does not name."""
-    planned = {queue.name for queue in plan.queues}
+    planned = {names.changing, *(queue.name for queue in plan.queues)}
     return [row["name"] for row in queues if names.owns(row["name"]) and row["name"] not in planned]
 
 

@@ -83,6 +83,11 @@ class Names:
         """What stands in for a queue while it is replaced."""
         return f"{queue}.moving"
 
+    @property
+    def changing(self) -> str:
+        """A queue that is there while somebody replaces or removes others: of one connection at a time."""
+        return f"{self.ns}.{VERSION}.changing"
+
     def place(self, queue: str) -> Place | None:
         """What a queue of a lane is for; None for any other name."""
         if not self.owns(queue):

@@ -16,6 +16,7 @@ from acklast.errors import TopologyError
 from acklast.management import Seen, seen
 from acklast.moving import Emptiness, Tell
 from acklast.replace import Replacing
+from acklast.ways import bar_others
 from acklast_topology.declare import apply
 from acklast_topology.finding import Finding, Found
 from acklast_topology.plan import Plan
@@ -43,6 +44,7 @@ async def applied(
     """Make the plan true as far as it is asked for; what was done and what is left.
 
     Raises:
+        AlreadyChanging: somebody else replaces or removes.
         TopologyError: replacing or removing needs the management API, or cannot go on.
         ConnectionError, TimeoutError: the broker stopped answering.
     """
@@ -51,6 +53,7 @@ async def applied(
     if not (migrate or prune):
         return found
     try:
+        await bar_others(connection, config.names)
         if migrate:
             found = await _migrated(connection, config, plan, found, longest_s, tell)
         if prune:

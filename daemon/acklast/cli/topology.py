@@ -83,7 +83,7 @@ def export(
     return Exit.OK
 
 
-@app.command(epilog=epilog())
+@app.command(epilog=epilog(Exit.INCOMPLETE))
 def apply(
     config: ConfigPath = CONFIG,
     migrate: Annotated[
