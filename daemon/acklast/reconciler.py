@@ -30,6 +30,7 @@ from acklast.stuck import stuck
 from acklast.telemetry.events import Emitter
 from acklast_topology.calls import only_real_cancellation
 from acklast_topology.carrier import carrier_properties
+from acklast_topology.inspect import LOOKS_S
 from acklast_topology.names import Names, work_key
 from acklast_topology.plan import FAIR_QUEUES
 from acklast_topology.sender import Status
@@ -39,6 +40,9 @@ LOOK_S: Final = 3.0
 """A daemon tells the ledger every second what it holds."""
 _ANSWER_S: Final = 5.0
 _EXAMPLES: Final = 5
+_IN_VAIN: Final = 3
+"""So many messages in a row without an answer are enough: under an alarm each waits for its whole time, and
+nobody else may search meanwhile. The others are left to the next pass."""
 
 
 @dataclass(slots=True)
@@ -71,18 +75,21 @@ Lanes = Mapping[str, Absence]
 
 
 def queues_of(config: Config) -> Mapping[str, Sequence[str]]:
-    """Of each lane the queues in which its jobs wait for their start."""
+    """Of each lane the queues in which a job may be that should have started."""
     names = config.names
-    return {
-        lane: [names.work(lane), *(names.fair(lane, n) for n in FAIR_QUEUES if settings.fair_by is not None)]
-        for lane, settings in config.lanes.items()
-    }
+    found = {}
+    for lane, settings in config.lanes.items():
+        fair = [names.fair(lane, number) for number in FAIR_QUEUES if settings.fair_by is not None]
+        # What the broker set aside is there, and not filed yet. What is replaced has its jobs in a stand-in.
+        queues = [names.work(lane), names.dead(lane), *fair]
+        found[lane] = [*queues, *map(names.moving, queues)]
+    return found
 
 
 def absences_of(config: Config) -> Lanes:
     """Of each lane what looks at its queues prove: nothing yet."""
-    # Whoever holds a delivery that long without starting it gives it back: see the consumer.
-    hold = timedelta(seconds=config.broker.longest_unacked_s / 3)
+    # What waits for a slot goes back sooner; not so what waits for the broker to take its carrier in.
+    hold = timedelta(seconds=config.broker.longest_unacked_s + LOOKS_S)
     return {lane: Absence(hold) for lane in config.lanes}
 
 
@@ -168,18 +175,20 @@ class Again:
         self._search = search
         self._names = names
         self._send = send
+        self._vain = 0
 
     async def __call__(self, job: Overdue) -> Status | None:
-        """None where nothing is kept of it, or it has moved meanwhile.
+        """None where nothing is kept of it, or it has moved meanwhile, or the broker takes nothing in.
 
         Raises:
             LedgerUnavailable: the ledger does not answer.
         """
-        kept = await self._search.take(job) if job.kept else None
-        if kept is None:
+        if not job.kept or self._vain == _IN_VAIN or (kept := await self._search.take(job)) is None:
             return None
         properties = carrier_properties(raw_of(kept), job.key)
-        return (await self._send(self._names.route, work_key(job.lane), kept.body, properties)).status
+        sent = await self._send(self._names.route, work_key(job.lane), kept.body, properties)
+        self._vain = self._vain + 1 if sent.status is Status.UNKNOWN else 0
+        return sent.status
 
 
 class Reconciler:

@@ -79,7 +79,8 @@ class Observed:
             lane=lane.name,
             concurrency=slots.count,
             in_flight=len(lane.active),
-            held=len(self._intake) + max(0, slots.held - len(lane.active)),
+            # What waits for the broker to take its carrier in is in no queue either.
+            held=len(self._intake) + max(0, slots.held - len(lane.active)) + lane.settler.stuck(),
             started=started,
             window_s=window_s,
             permits=budget.starts.held if budget else None,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acklast.reporter import Meter
+from acklast.pacing.lanes import LanePacing
+from acklast.pacing.slots import Slots
+from acklast.reporter import Meter, Observed
 
 
 def test_starts_are_counted_over_the_window_and_forgotten_after_it() -> None:
@@ -37,3 +41,14 @@ def test_a_steady_rate_is_told_as_it_is(window_s: float, per_s: int, look_s: flo
         started, within_s = meter.started(now, int((now - 1000.0) * per_s))
         now += look_s * max(1.0, window_s / 200)
     assert started / within_s == pytest.approx(per_s, rel=0.02, abs=2 / window_s)
+
+
+def test_what_waits_for_the_broker_to_take_it_in_counts_as_held() -> None:
+    # Else its queues look empty, and nobody seems to have it: it would be missing.
+    settler = SimpleNamespace(stuck=lambda: 2)
+    lane = SimpleNamespace(
+        name="rent", pacing=LanePacing(Slots(3)), settler=settler, active={}, lease=SimpleNamespace(live=True)
+    )
+    consumer = SimpleNamespace(consuming=SimpleNamespace(is_set=lambda: True))
+    observed = Observed(lane, [None] * 5, consumer)  # type: ignore[arg-type]  # all that it looks at
+    assert observed.report(0.0).held == 7

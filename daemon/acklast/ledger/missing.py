@@ -16,6 +16,7 @@ from typing import Final
 from acklast.errors import AcklastError, Exit
 from acklast.ledger.api import Kept, State
 from acklast.ledger.connect import CLOSE_S, Address, Connection, unavailable_as_error
+from acklast.ledger.migrate import check_schema_of
 from acklast.ledger.prune import SETTINGS, STRETCH
 from acklast_topology.value import value
 
@@ -108,10 +109,12 @@ class Search:
         """
         Raises:
             AlreadySearching: somebody else does.
+            SchemaError: the schema is not this program's.
             LedgerUnavailable: the ledger does not answer.
         """
         connection = await address.open(SETTINGS)
         try:
+            await check_schema_of(connection)
             with unavailable_as_error():
                 if not await connection.fetchval(_ALONE, _LOCK):
                     raise AlreadySearching
