@@ -247,6 +247,7 @@ async def _record(
         effect_at=judged.ended_at,
         letter=letter,
         frees=lane.custody,
+        follow_ups=judged.follow_ups,
     )
     try:
         return await lane.insist(lane.ledger.record, session, record)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -29,6 +30,7 @@ from acklast.outcome import Bury, Complete, GiveBack, Hold, Outcome, Retry, Verd
 from acklast.pacing.lanes import Entry
 from acklast.pacing.slots import Draining
 from acklast_topology.contract import Envelope, Reason
+from acklast_topology.job import Job
 from acklast_topology.value import value
 
 _ALONE_AGAIN: Final = timedelta(seconds=5)
@@ -66,6 +68,8 @@ class Judged:
     ended_at: datetime
     handler_s: float | None = None
     recorded: bool = False
+    follow_ups: Sequence[Job] = ()
+    """Jobs that the attempt has promised: they count if it completes the job."""
 
 
 class _Clock:
@@ -246,6 +250,7 @@ async def _run(job: _Job) -> Judged:
         ended_at,
         time.monotonic() - mark,
         recorded=job.context.completed,
+        follow_ups=job.context.follow_ups,
     )
 
 
@@ -289,10 +294,11 @@ def _context(
             reason="",
             started_at=claimed.now,
             effect_at=clock.now(),
+            follow_ups=context.follow_ups,
         )
         return lane.ledger.transaction(session, record)
 
-    return Context(
+    context = Context(
         key=envelope.key,
         lane=lane.name,
         type=envelope.type,
@@ -305,3 +311,4 @@ def _context(
         transaction=transaction,
         sent=entry.sent,
     )
+    return context

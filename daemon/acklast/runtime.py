@@ -30,6 +30,7 @@ from acklast.ledger.budgets import PostgresBook
 from acklast.ledger.connect import Address
 from acklast.ledger.controls import PostgresWire
 from acklast.ledger.lease import Lease
+from acklast.ledger.outbox import Outbox
 from acklast.ledger.postgres import PostgresLedger
 from acklast.ledger.watch import LedgerWatch
 from acklast.letterbox import Letterbox
@@ -47,6 +48,7 @@ from acklast.pruner import Pruner, keeps_of
 from acklast.readiness import Readiness
 from acklast.receiver import KNOWN_AIORMQ, knows_library, library_version
 from acklast.reconciler import Reconciler
+from acklast.relay import Relay, publisher_of
 from acklast.reporter import Observed, reports_of
 from acklast.settle import Delivery, Settler
 from acklast.steering import Steering
@@ -148,6 +150,13 @@ class Daemon:
         self._prefetches: dict[str, list[Prefetch]] = {}
         self._observed: list[Observed] = []
         self._send = CarrierSender(self._publishing, timeout_s=config.broker.publish_timeout_s)
+        self._relay = Relay(
+            Outbox(self._address()),
+            publisher_of(config, servers.brokers),
+            emitter,
+            self._worker,
+            poll_s=config.relay.poll_s,
+        )
         self._reconciler = Reconciler(
             config,
             self._address(),
@@ -210,6 +219,8 @@ class Daemon:
             ready = asyncio.create_task(self._tell_when_ready(made))
             self._pruner.start()
             self._reconciler.start()
+            if self._config.relay.enabled:
+                self._relay.start()
             overlong.start()
             await _first(stop.asked, *consumers)
             self._pruner.stop()
@@ -235,6 +246,7 @@ class Daemon:
             await asyncio.gather(*consumers, return_exceptions=True)
             await self._pruner.close()
             await self._reconciler.close()
+            await self._relay.close()
             await overlong.close()
             await self._consuming.close()
             await self._publishing.close()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from acklast import App, Context, Permanent, RateLimited, Transient, Unknown
+from acklast_topology import Job
 from harness.effects import CALL, EFFECT, EffectLog
 from harness.waiting import eventually
 
@@ -62,6 +63,11 @@ async def work(payload: dict[str, Any], ctx: Context) -> Any:
     step = steps[min(len(log.calls(ctx.key)), len(steps) - 1)]
     log.note(CALL, ctx.key, ctx.attempt, ctx.ambiguous)
     match step:
+        case {"do": "enqueue", "key": key}:
+            ctx.enqueue(Job.json(LANE, key, {"steps": [{"do": "done"}]}, type=TYPE))
+        case {"do": "enqueue_and_fail", "key": key}:
+            ctx.enqueue(Job.json(LANE, key, {"steps": [{"do": "done"}]}, type=TYPE))
+            raise Transient("not_now")
         case {"do": "transient"}:
             raise Transient("not_now")
         case {"do": "rate_limited", "retry_after": retry_after}:

@@ -249,10 +249,14 @@ async def test_most_updates_are_hot(postgres: PostgresWorld) -> None:
 
 
 def every_statement() -> list[str]:
-    names = ("claims", "kept", "dones", "tells", "notes", "acked", "frees", "careful")
+    names = ("claims", "kept", "dones", "follow", "tells", "notes", "acked", "frees", "careful")
     choices = (dict(zip(names, chosen, strict=True)) for chosen in product((False, True), repeat=len(names)))
-    # What is kept comes with a claim.
-    return [statement(**chosen) for chosen in choices if chosen["claims"] or not chosen["kept"]]
+    # What is kept comes with a claim, and what follows with a completion.
+    return [
+        statement(**one)
+        for one in choices
+        if (one["claims"] or not one["kept"]) and (one["dones"] or not one["follow"])
+    ]
 
 
 async def test_postgres_understands_every_statement_that_can_be_put_together(postgres: PostgresWorld) -> None:

@@ -19,7 +19,7 @@ from acklast.cli.queues import Queues
 from acklast.cli.runs import account
 from acklast.cli.timeline import Moment
 from acklast.config.http import Http
-from acklast.config.models import Breaker, Broker, Budget, Config, Drain, Lane, LedgerServer, Log
+from acklast.config.models import Breaker, Broker, Budget, Config, Drain, Lane, LedgerServer, Log, Relay
 from acklast.ledger.api import JobView, RunView
 from acklast.ledger.controls import Control
 from acklast.ledger.operate import Audited
@@ -37,6 +37,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "Top level": Config,
     "`[broker]`": Broker,
     "`[ledger]`": LedgerServer,
+    "`[relay]`": Relay,
     "`[drain]`": Drain,
     "`[log]`": Log,
     "`[budgets.<name>]`": Budget,
@@ -45,7 +46,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "`[lanes.<name>.http]`": Http,
 }
 # Tables of their own, and the other forms of a secret.
-TABLES = {"broker", "ledger", "drain", "log", "budgets", "breaker", "lanes", "http"}
+TABLES = {"broker", "ledger", "relay", "drain", "log", "budgets", "breaker", "lanes", "http"}
 FORMS = {"url", "url_file", "dsn_file"}
 
 

@@ -42,7 +42,7 @@ def test_the_definitions_hold_all_of_the_plan() -> None:
         ("acklast-daemon", "read", NAMES.fair("rent", 8), True),
         ("acklast-daemon", "read", NAMES.wait("rent", 30), False),
         ("acklast-daemon", "write", NAMES.route, True),
-        ("acklast-daemon", "write", NAMES.ingress, False),
+        ("acklast-daemon", "write", NAMES.ingress, True),
         ("acklast-publisher", "write", NAMES.ingress, True),
         ("acklast-publisher", "write", NAMES.route, False),
         ("acklast-publisher", "write", NAMES.ingress + "x", False),

@@ -47,7 +47,8 @@ def permissions(names: Names) -> tuple[Permission, ...]:
     work = f"{space}[^.]+[.](work|fair[.][0-9]+)"
     return (
         Permission("acklast-declarer", all_of_it, all_of_it, all_of_it),
-        Permission("acklast-daemon", _NOTHING, f"^{route}$", f"^({work}|{dead}|{unrouted})$"),
+        # The relay publishes to the ingress exchange, like any application.
+        Permission("acklast-daemon", _NOTHING, f"^({ingress}|{route})$", f"^({work}|{dead}|{unrouted})$"),
         Permission("acklast-publisher", _NOTHING, f"^{ingress}$", _NOTHING),
         Permission("acklast-operator", _NOTHING, f"^({ingress}|{route})$", f"^({dead}|{unrouted})$"),
         Permission("acklast-monitor", _NOTHING, _NOTHING, _NOTHING, ("monitoring",)),

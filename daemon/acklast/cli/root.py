@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from acklast import __version__
-from acklast.cli import check, daemon, enqueue, jobs, lanes, ledger, runs, topology
+from acklast.cli import check, daemon, enqueue, jobs, lanes, ledger, relay, runs, topology
 from acklast.cli.exits import INTERRUPTED, UNREAD, epilog
 from acklast.cli.options import Json
 from acklast.cli.output import complain, say_json
@@ -26,6 +26,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run", epilog=epilog(Exit.CUT))(daemon.run)
+app.command("relay", epilog=epilog())(relay.relay)
 app.command("check", epilog=epilog(Exit.UNFIT))(check.check)
 app.command("enqueue", epilog=epilog(Exit.INCOMPLETE, Exit.DATA))(enqueue.enqueue)
 app.add_typer(topology.app, name="topology")

@@ -199,6 +199,13 @@ class Drain(Section):
     deadline_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 30.0
 
 
+class Relay(Section):
+    """Whether this daemon publishes what is promised in the outbox, and how often it looks."""
+
+    enabled: bool = True
+    poll_s: PositiveS = 0.25
+
+
 class Log(Section):
     level: LogLevel = LogLevel.INFO
     format: LogFormat = LogFormat.AUTO
@@ -336,6 +343,7 @@ class Config(Section):
     broker: Broker
     ledger: LedgerServer
     drain: Drain = Drain()
+    relay: Relay = Relay()
     log: Log = Log()
     budgets: Mapping[Name, Budget] = Field(default_factory=dict)
     lanes: Annotated[Mapping[Name, Lane], Field(min_length=1)]

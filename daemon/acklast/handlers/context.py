@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -17,6 +18,7 @@ from acklast.errors import AcklastError
 from acklast.handlers.result import kept
 from acklast.http.classify import NO_RULES, StatusRules, classify, error_for, status_of
 from acklast.http.pace import Headers, PaceHint, pace_hint
+from acklast_topology.job import Job
 
 Begin: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
 """Opens a transaction that also records the job as done, with this result, at its end."""
@@ -61,6 +63,7 @@ class Context:
         "completed",
         "deadline",
         "draining",
+        "follow_ups",
         "key",
         "lane",
         "pace",
@@ -102,6 +105,8 @@ class Context:
         self.completed = False
         """``transaction`` has committed: the job is done, whatever happens next."""
         self.result: Any = None
+        self.follow_ups: Final[list[Job]] = []
+        """What ``enqueue`` was given."""
         self.pace: PaceHint | None = None
         """What the downstream last said of its quota: it may slow the lane's budget."""
         self._headers = headers
@@ -152,6 +157,24 @@ class Context:
     def note_pace(self, headers: Headers) -> None:
         """Note what a response's headers say of the downstream's quota, if anything."""
         self.pace = pace_hint(headers, datetime.now(UTC)) or self.pace
+
+    def enqueue(self, job: Job) -> None:
+        """Promise a follow-up job: it is published if this attempt completes the job, and never otherwise.
+
+        It goes to the outbox in the commit that completes the job, and the relay publishes it. A repeated
+        attempt promises it again under its own key, so make that of this job's key.
+
+        Raises:
+            AcklastError: its headers are more than JSON can say.
+        """
+        try:
+            json.dumps(dict(job.headers))
+        except TypeError as error:
+            raise AcklastError(
+                f"the headers of job {job.key!r} cannot wait in the outbox: {error}",
+                "Use texts, numbers, lists and objects",
+            ) from None
+        self.follow_ups.append(job)
 
     def remaining_s(self) -> float:
         """Seconds until this attempt is cancelled, 0 when overdue; infinite where no attempt runs."""

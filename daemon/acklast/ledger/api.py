@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 from acklast.ledger.retention import Keeps, Step
 from acklast.outcome import Verdict
+from acklast_topology.job import Job
 from acklast_topology.value import value
 
 
@@ -141,7 +142,7 @@ class Record:
 
     ``outcome`` is the outcome's name in snake case (``done``, ``rate_limited``, ``transient``, ``permanent``,
     ``unknown``, ``interrupted``). ``effect_at`` is when the handler returned. ``frees``: the ledger keeps the
-    job's message, which goes if this is its end.
+    job's message, which goes if this is its end. ``follow_ups`` are promised with a Complete, in its commit.
     """
 
     lane: str
@@ -155,6 +156,7 @@ class Record:
     detail: str = ""
     letter: Letter | None = None
     frees: bool = False
+    follow_ups: Sequence[Job] = ()
 
 
 class Recorded(StrEnum):

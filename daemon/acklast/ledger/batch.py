@@ -138,6 +138,8 @@ class Batcher:
         item = Item(next(self._numbers), session, place, None, record, change)
         if change.letter is not None:
             item.size = len(change.letter.payload)
+        elif record.follow_ups:
+            item.size = sum(len(job.payload) for job in record.follow_ups)
         return self._submit(item)
 
     def note(self, place: Place, fence: int) -> None:

@@ -90,6 +90,15 @@ DONE: Final = Rows(
         Column("effect_at", "timestamptz", once=False),
     ),
 )
+FOLLOW: Final = Rows(
+    "p",
+    (
+        Column("ticket", "bigint", once=False),
+        Column("number", "int", once=False),
+        Column("job", "text", once=False),
+        Column("payload", "bytea", once=False),
+    ),
+)
 TOLD: Final = Rows(
     "r",
     (

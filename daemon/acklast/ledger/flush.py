@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import asyncpg
 
 from acklast.ledger.api import Conflict, Decided, Fresh, Held, Letter, NotDue, Recorded, State
 from acklast.ledger.batch import Answer, Batch, Item
-from acklast.ledger.columns import ACKED, ASKED, DONE, KEPT, SETTLED, TOLD
+from acklast.ledger.columns import ACKED, ASKED, DONE, FOLLOW, KEPT, SETTLED, TOLD
 from acklast.ledger.connect import Busy, Link, Rows
 from acklast.ledger.evidence import REASON_LIMIT, clean, failure_fingerprint, storable_json, trace_id
 from acklast.ledger.notes import ranges
 from acklast.ledger.refusals import session_lost
 from acklast.ledger.statement import REAP, statement
+from acklast_topology.job import Job
 
 SETTINGS: Final = {
     # The plan must not depend on how large the tables were when it was made: every row is found by its
@@ -63,6 +64,7 @@ def must_be_careful(batch: Batch) -> bool:
 def prepared(batch: Batch, *, careful: bool = False) -> tuple[str, list[Any]]:
     """The statement that does this batch, and its parameters: one array per column."""
     claims, kept, dones, tells = [], [], [], []
+    follow: list[tuple[Any, ...]] = []
     frees = False
     for item in batch.items:
         frees = frees or (item.record is not None and item.record.frees)
@@ -72,12 +74,21 @@ def prepared(batch: Batch, *, careful: bool = False) -> tuple[str, list[Any]]:
                 kept.append((item.ticket, *item.place, item.claim.kept.header, item.claim.kept.body))
         elif item.change is not None and item.change.state is State.DONE:
             dones.append(_done_row(item))
+            follow += _follow_rows(item)
         else:
             tells.append(_tell_row(item))
     notes = [(lane, key, fence) for (lane, key), fence in batch.notes.fences.items()]
     acked = [(batch.notes.session, low, high) for low, high in ranges(batch.notes.tickets)]
-    parts = ((ASKED, claims), (KEPT, kept), (DONE, dones), (TOLD, tells), (SETTLED, notes), (ACKED, acked))
-    names = ("claims", "kept", "dones", "tells", "notes", "acked")
+    parts = (
+        (ASKED, claims),
+        (KEPT, kept),
+        (DONE, dones),
+        (FOLLOW, follow),
+        (TOLD, tells),
+        (SETTLED, notes),
+        (ACKED, acked),
+    )
+    names = ("claims", "kept", "dones", "follow", "tells", "notes", "acked")
     has = dict(zip(names, (bool(rows) for _, rows in parts), strict=True))
     columns = [column for rows, values in parts for column in rows.parameters(values)]
     return statement(**has, frees=frees, careful=careful), [
@@ -115,6 +126,28 @@ def _done_row(item: Item) -> tuple[Any, ...]:
         record.started_at,
         record.effect_at,
     )
+
+
+def _follow_rows(item: Item) -> Iterator[tuple[Any, ...]]:
+    assert item.record is not None
+    for number, job in enumerate(item.record.follow_ups):
+        yield (item.ticket, number, storable_json(job_fields(job)), job.payload)
+
+
+def job_fields(job: Job) -> dict[str, Any]:
+    """A job's columns in the outbox but for its payload, ready for JSON."""
+    return {
+        "lane": job.lane,
+        "routing_suffix": job.routing_suffix,
+        "key": job.key,
+        "type": job.type,
+        "content_type": job.content_type,
+        "run": job.run,
+        "priority": job.priority,
+        "deadline": job.deadline.isoformat() if job.deadline else None,
+        "not_before": job.not_before.isoformat() if job.not_before else None,
+        "headers": job.headers,
+    }
 
 
 def _tell_row(item: Item) -> tuple[Any, ...]:

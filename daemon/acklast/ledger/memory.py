@@ -37,6 +37,7 @@ from acklast.ledger.memory_rows import FINAL, Job, KeptLetter, Rows, Run, Worker
 from acklast.ledger.refusals import claim_lost, session_lost
 from acklast.ledger.retention import Keeps, Step
 from acklast.outcome import Complete
+from acklast_topology.job import Job as Promised
 
 _DECIDED = FINAL | {State.UNRESOLVED}
 
@@ -54,6 +55,8 @@ class MemoryLedger:
             rows.runs,
         )
         self._ids = itertools.count(1)
+        self.outbox: list[Promised] = []
+        """What completed jobs have promised, in order."""
 
     async def close(self) -> None:
         """Nothing to let go."""
@@ -169,6 +172,8 @@ class MemoryLedger:
         job.rate_limited += change.limited
         job.ambiguous = job.ambiguous or change.ambiguous
         job.effect_at, job.recorded_at = record.effect_at, self._clock()
+        if job.state is State.DONE:
+            self.outbox += record.follow_ups
 
     def _attempt(self, session: Session, record: Record, job: Job) -> AttemptView:
         worker = self._workers[session.id]

@@ -26,6 +26,7 @@ from acklast.ledger.evidence import clean, storable_json
 from acklast.ledger.growth import Growth
 from acklast.ledger.manifest import promise
 from acklast.ledger.migrate import check_schema_of
+from acklast.ledger.outbox import promise_jobs
 from acklast.ledger.pool import Handle, Pool
 from acklast.ledger.prune import prune
 from acklast.ledger.reading import read_jobs, read_run
@@ -171,6 +172,7 @@ class PostgresLedger:
         async with self._pool.lend() as connection, connection.transaction():
             yield connection
             with unavailable_as_error():
+                await promise_jobs(connection, record.follow_ups)
                 done = await connection.fetch(self._COMPLETE, *completed)
             if not done:
                 raise claim_lost(record)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-from acklast.ledger.columns import ACKED, ASKED, DONE, KEPT, SETTLED, TOLD
+from acklast.ledger.columns import ACKED, ASKED, DONE, FOLLOW, KEPT, SETTLED, TOLD
 
 # Why the parts are shaped like this:
 #
@@ -166,6 +166,20 @@ freed as (
     delete from acklast.custody c using {ended} e where {ends} and c.lane = e.lane and c.key = e.key
 )"""
 
+# Follow-up jobs are promised in the commit of the completion that asks for them.
+_FOLLOWED: Final = """,
+followed as (
+    insert into acklast.outbox (lane, routing_suffix, key, type, content_type, run, priority, deadline,
+                                not_before, headers, payload)
+    select f.lane, f.routing_suffix, f.key, f.type, f.content_type, f.run, f.priority, f.deadline,
+           f.not_before, f.headers, p.payload
+    from {follow} join {ended} e on e.ticket = p.ticket and {ends}
+         cross join lateral jsonb_to_record(p.job::jsonb) as f (
+             lane text, routing_suffix text, key text, type text, content_type text, run text,
+             priority smallint, deadline timestamptz, not_before timestamptz, headers jsonb)
+    order by p.ticket desc, p.number
+)"""
+
 # A row without a fence is a release: it gives back a claim that nobody knows of, by its ticket.
 _TELLS: Final = """,
 owned as materialized (
@@ -286,6 +300,7 @@ def statement(
     claims: bool,
     kept: bool,
     dones: bool,
+    follow: bool,
     tells: bool,
     notes: bool,
     acked: bool,
@@ -312,12 +327,15 @@ def statement(
     if dones:
         told = DONE.unnest(first)
         parts.append((_DONES_CAREFULLY if careful else _DONES).format(done=told, after=after))
+        ended, ends = ("finished", "e.hits") if careful else ("done", "true")
         if frees:
-            ended, ends = ("finished", "e.hits") if careful else ("done", "true")
             parts.append(_FREED.format(ended=ended, ends=ends))
         if careful:
             answers += _TELL_ANSWERS.format(owned="finished"), _GONE.format(told=told)
         first += len(DONE.columns)
+        if follow:
+            parts.append(_FOLLOWED.format(follow=FOLLOW.unnest(first), ended=ended, ends=ends))
+            first += len(FOLLOW.columns)
     if tells:
         told = TOLD.unnest(first)
         parts.append(_TELLS.format(told=told, after=after))

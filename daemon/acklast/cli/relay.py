@@ -1,0 +1,51 @@
+"""``acklast relay``: publish what is promised in the outbox, without running any lane."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+
+from acklast.cli.options import CONFIG, ConfigPath, Json, configured
+from acklast.config import Config, LogFormat
+from acklast.config.rotation import Servers
+from acklast.errors import Exit
+from acklast.ledger.connect import Address
+from acklast.ledger.migrate import check_schema_of
+from acklast.ledger.outbox import Outbox
+from acklast.notify import Notify
+from acklast.relay import Relay, publisher_of
+from acklast.stop import stop_signals
+from acklast.telemetry import log
+from acklast.telemetry.events import Emitter
+
+
+def relay(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
+    """Publish what is promised in the outbox until SIGTERM or SIGINT. Daemons do it too, unless told not to.
+
+    Any number may run. The log goes to standard error; --json makes it JSON lines.
+    """
+    return asyncio.run(_relay(configured(config), as_json))
+
+
+async def _relay(config: Config, as_json: bool) -> Exit:
+    emitter = Emitter(log.configure(config.log.level, LogFormat.JSON if as_json else config.log.format))
+    servers = Servers(config, os.environ)
+    address = Address.of(servers.ledger, allow_unsafe_server=config.ledger.allow_unsafe_server)
+    connection = await address.open()
+    try:
+        await check_schema_of(connection)
+    finally:
+        connection.terminate()
+    worker = f"{config.instance}@{socket.gethostname()}:{os.getpid()}"
+    made = Relay(
+        Outbox(address), publisher_of(config, servers.brokers), emitter, worker, poll_s=config.relay.poll_s
+    )
+    with stop_signals(emitter) as stop:
+        made.start()
+        notify = Notify()
+        notify.ready("relaying the outbox")
+        emitter.notice("relay.ready", worker=worker)
+        await stop.asked.wait()
+        await made.close()
+    return Exit.OK

@@ -1,0 +1,193 @@
+"""The outbox as the relay sees it: what is due, taken by one relay at a time, gone once it is published."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+import asyncpg
+
+from acklast import __version__
+from acklast.errors import LedgerUnavailable
+from acklast.ledger.connect import CLOSE_S, Address, Connection, unavailable_as_error
+from acklast.ledger.evidence import clean, failure_fingerprint, storable_json
+from acklast.ledger.pool import Handle
+from acklast_topology.job import Job
+from acklast_topology.value import value
+
+BATCH: Final = 500
+UNPUBLISHABLE: Final = "unpublishable"
+"""The reason of a dead letter that was promised and breaks the contract."""
+
+
+@value
+class Promised:
+    """One row: a job to be published. ``tries`` counts the publishes that were not confirmed."""
+
+    id: int
+    lane: str
+    key: str
+    payload: bytes
+    fields: dict[str, Any]
+    created_at: Any
+    tries: int
+
+
+@value
+class Later:
+    """A row that was not published: when to try again, in seconds, and why."""
+
+    id: int
+    wait_s: float
+    error: str
+
+
+@value
+class Dead:
+    """A row of which no job can be made, and why."""
+
+    id: int
+    detail: str
+
+
+# Rows that another relay holds are passed over; so is whatever comes after an earlier row of its key, which
+# may be one of those. Rows stay locked until they are published: a relay that dies leaves them for others.
+_TAKE: Final = """
+select o.id, o.lane, o.key, o.payload, o.type, o.content_type, o.run, o.priority, o.deadline, o.not_before,
+       o.headers, o.routing_suffix, o.created_at, o.tries
+from acklast.outbox o
+where o.due_at <= clock_timestamp()
+  and not exists (select from acklast.outbox e where e.lane = o.lane and e.key = o.key and e.id < o.id)
+order by o.due_at, o.id
+limit $1
+for update of o skip locked
+"""
+_GONE: Final = "delete from acklast.outbox where id = any($1::bigint[])"
+_LATER: Final = """
+update acklast.outbox o
+set tries = o.tries + 1, due_at = clock_timestamp() + make_interval(secs => l.wait_s), error = l.error
+from unnest($1::bigint[], $2::float8[], $3::text[]) as l (id, wait_s, error)
+where o.id = l.id
+"""
+# What can never be published is evidence of a defect where it was promised.
+_DEAD: Final = """
+with gone as (
+    delete from acklast.outbox o using unnest($1::bigint[], $2::text[], $3::text[]) as d (id, detail, failure)
+    where o.id = d.id
+    returning o.*, d.detail, d.failure
+)
+insert into acklast.dead_letters (lane, key, run, type, content_type, reason, detail, failure, routing_key,
+                                  headers, payload, first_failure_at, last_failure_at, worker, version,
+                                  digest)
+select lane, key, run, type, content_type, $4, detail, failure, routing_suffix, headers, payload, created_at,
+       clock_timestamp(), $5, $6, sha256(convert_to('outbox ' || id, 'UTF8'))
+from gone
+on conflict (lane, digest) where digest is not null do nothing
+"""
+_FIELDS: Final = ("type", "content_type", "run", "priority", "deadline", "not_before", "routing_suffix")
+
+
+class Taken:
+    """Rows that are this relay's until the transaction ends."""
+
+    def __init__(self, connection: Connection, rows: Sequence[Promised]) -> None:
+        self._connection = connection
+        self.rows = rows
+
+    async def settle(
+        self, published: Sequence[int], later: Sequence[Later], dead: Sequence[Dead], worker: str
+    ) -> None:
+        """Remove what is published, put off what was not, and file what can never be as dead letters.
+
+        Raises:
+            LedgerUnavailable: the ledger does not answer: all of it is published again.
+        """
+        with unavailable_as_error():
+            await self._connection.execute(_GONE, published)
+            if later:
+                put_off = zip(*((one.id, one.wait_s, clean(one.error)) for one in later), strict=True)
+                await self._connection.execute(_LATER, *map(list, put_off))
+            if dead:
+                buried = zip(*map(_told, dead), strict=True)
+                await self._connection.execute(_DEAD, *map(list, buried), UNPUBLISHABLE, worker, __version__)
+
+
+def _told(dead: Dead) -> tuple[int, str, str]:
+    return dead.id, clean(dead.detail), failure_fingerprint(UNPUBLISHABLE, dead.detail)
+
+
+class Outbox:
+    """One relay's connection, opened again when it was lost."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._connection: Connection | None = None
+
+    @asynccontextmanager
+    async def take(self, count: int = BATCH) -> AsyncIterator[Taken]:
+        """Take what is due, oldest first; whatever is not settled before the end is as it was.
+
+        Raises:
+            LedgerUnavailable: the ledger does not answer.
+        """
+        connection = await self._ready()
+        try:
+            async with connection.transaction():
+                with unavailable_as_error():
+                    rows = await connection.fetch(_TAKE, count)
+                yield Taken(connection, [_promised(row) for row in rows])
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+            await self.close()
+            raise LedgerUnavailable(f"the ledger does not answer: {error}", "It is tried again") from error
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _ready(self) -> Connection:
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await self._address.open()
+        return self._connection
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(Exception):
+                await connection.close(timeout=CLOSE_S)
+
+
+def _promised(row: asyncpg.Record) -> Promised:
+    fields = {name: row[name] for name in _FIELDS} | {"headers": json.loads(row["headers"])}
+    return Promised(
+        row["id"], row["lane"], row["key"], row["payload"], fields, row["created_at"], row["tries"]
+    )
+
+
+_PROMISE: Final = """
+insert into acklast.outbox (lane, routing_suffix, key, type, content_type, run, priority, deadline,
+                            not_before, headers, payload)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10::jsonb, $11)
+"""
+
+
+async def promise_jobs(connection: Handle, jobs: Sequence[Job]) -> None:
+    """Put jobs into the outbox, in the transaction that the connection is in."""
+    if jobs:
+        await connection.executemany(_PROMISE, [_columns(job) for job in jobs])
+
+
+def _columns(job: Job) -> tuple[Any, ...]:
+    return (
+        job.lane,
+        job.routing_suffix,
+        job.key,
+        job.type,
+        job.content_type,
+        job.run,
+        job.priority,
+        job.deadline,
+        job.not_before,
+        storable_json(job.headers),
+        job.payload,
+    )

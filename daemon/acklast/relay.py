@@ -1,0 +1,164 @@
+"""Publishes what applications have promised in the outbox, with confirms, in order per key.
+
+Any number of relays may run, in daemons or alone, and none leads: each takes rows that no other holds. A row
+goes only once the broker has confirmed its message; a crash in between publishes it again, and the ledger
+makes one job of both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Final
+
+from acklast.config import Config
+from acklast.errors import AcklastError, LedgerUnavailable
+from acklast.ledger.outbox import BATCH, Dead, Later, Outbox, Promised
+from acklast.telemetry.events import Emitter
+from acklast_topology.publish import BrokerUnreachable, Job, Publisher, Status, TopologyMissing
+
+_FIRST_S: Final = 1.0
+_LONGEST_S: Final = 300.0
+_AGAIN_S: Final = (0.2, 1.0, 2.0, 5.0)
+
+
+def wait_s(tries: int) -> float:
+    """How long a row waits that was not published for the ``tries``-th time."""
+    return float(min(_FIRST_S * 2 ** min(tries, 20), _LONGEST_S))
+
+
+@dataclass(slots=True)
+class Batch:
+    """What became of the rows of one batch."""
+
+    published: list[int] = field(default_factory=list)
+    later: list[Later] = field(default_factory=list)
+    dead: list[Dead] = field(default_factory=list)
+
+    def put_off(self, row: Promised, error: str) -> None:
+        self.later.append(Later(row.id, wait_s(row.tries), error))
+
+
+class Relay:
+    """Publishes until it is closed."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        publisher: Callable[[], Publisher],
+        emitter: Emitter,
+        worker: str,
+        *,
+        poll_s: float,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """``publisher`` makes one that is not open yet. ``poll_s``: how often to look for more."""
+        self._outbox = outbox
+        self._new_publisher = publisher
+        self._emitter = emitter
+        self._worker = worker
+        self._poll_s = poll_s
+        self._chance = chance
+        self._failing = ""
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self.run(), name="relay")
+
+    async def close(self) -> None:
+        """Stop: what is not confirmed by now stays in the outbox."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._outbox.close()
+
+    async def run(self) -> None:
+        """Publish for ever; while broker or ledger is away try again, and say so once."""
+        tries = 0
+        while True:
+            try:
+                async with self._new_publisher() as publisher:
+                    while True:
+                        full = await self.once(publisher) == BATCH
+                        tries = self._well()
+                        if not full:
+                            await asyncio.sleep(self._poll_s * (0.5 + self._chance()))
+            except (LedgerUnavailable, BrokerUnreachable, TopologyMissing, TimeoutError) as error:
+                self._say(error)
+            except Exception as defect:
+                self._emitter.notice("relay.defect", "error", exc_info=defect)
+            await asyncio.sleep(_AGAIN_S[min(tries, len(_AGAIN_S) - 1)] * (0.5 + self._chance()))
+            tries += 1
+
+    def _well(self) -> int:
+        if self._failing:
+            self._emitter.notice("relay.resumed")
+            self._failing = ""
+        return 0
+
+    def _say(self, error: Exception) -> None:
+        said = error.what if isinstance(error, AcklastError) else str(error) or type(error).__name__
+        kind = type(error).__name__
+        if self._failing != kind:
+            self._failing = kind
+            self._emitter.notice("relay.unavailable", "warning", error=said)
+
+    async def once(self, publisher: Publisher) -> int:
+        """Publish what is due, as far as it is one batch; how many rows were taken.
+
+        Raises:
+            LedgerUnavailable: the ledger does not answer: what was published may be published again.
+        """
+        async with self._outbox.take() as taken:
+            if taken.rows:
+                batch = await _publish(publisher, taken.rows)
+                await taken.settle(batch.published, batch.later, batch.dead, self._worker)
+                self._tell(batch)
+            return len(taken.rows)
+
+    def _tell(self, batch: Batch) -> None:
+        if batch.dead:
+            first = batch.dead[0]
+            self._emitter.notice(
+                "outbox.buried", "error", count=len(batch.dead), row=first.id, error=first.detail
+            )
+        if batch.later:
+            one = batch.later[0]
+            self._emitter.notice(
+                "outbox.put_off", "warning", count=len(batch.later), row=one.id, error=one.error
+            )
+
+
+def publisher_of(config: Config, brokers: Callable[[], Sequence[str]]) -> Callable[[], Publisher]:
+    """What makes publishers to the broker's URLs of the moment."""
+
+    def make() -> Publisher:
+        return Publisher.connect(
+            brokers(), names=config.names, in_flight=BATCH, timeout_s=config.broker.publish_timeout_s
+        )
+
+    return make
+
+
+async def _publish(publisher: Publisher, rows: Sequence[Promised]) -> Batch:
+    batch, jobs = Batch(), list[Job]()
+    by_job: dict[int, Promised] = {}
+    for row in rows:
+        try:
+            job = Job(row.lane, row.key, row.payload, **row.fields)
+        except (ValueError, TypeError) as error:
+            batch.dead.append(Dead(row.id, str(error)))
+            continue
+        by_job[id(job)] = row
+        jobs.append(job)
+    async with aclosing(publisher.publish_many(jobs)) as results:  # type: ignore[type-var]
+        async for result in results:
+            row = by_job[id(result.job)]
+            if result.status is Status.CONFIRMED:
+                batch.published.append(row.id)
+            else:
+                batch.put_off(row, f"{result.status}: {result.detail}")
+    return batch

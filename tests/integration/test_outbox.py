@@ -1,0 +1,237 @@
+"""The outbox: promised in the caller's transaction, published once that has committed, by whoever comes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, TypeAlias
+
+import aio_pika
+import asyncpg
+import pytest
+
+from acklast.ledger.api import State
+from acklast.ledger.connect import Address
+from acklast.ledger.outbox import Outbox
+from acklast.relay import Relay
+from acklast.telemetry.events import Emitter
+from acklast_topology.declare import apply
+from acklast_topology.names import Names
+from acklast_topology.plan import plan_for
+from acklast_topology.publish import Publisher
+from harness import Broker, eventually
+from harness.scripted import LANE, TYPE
+from harness.site import NAMES, Site
+
+NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
+Sql: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+
+@pytest.fixture
+async def sql(ledger_dsn: str) -> AsyncIterator[Sql]:
+    """An application's own connection to the ledger's database."""
+    connection = await asyncpg.connect(ledger_dsn)
+    yield connection
+    await connection.close()
+
+
+async def waiting(sql: Sql) -> list[tuple[str, int, str | None]]:
+    rows = await sql.fetch("select key, tries, error from acklast.outbox order by id")
+    return [(row["key"], row["tries"], row["error"]) for row in rows]
+
+
+# --- what may be promised ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        ("enqueue('Not Valid', 'k', '{}')", "lane"),
+        ("enqueue(null, 'k', '{}')", "lane"),
+        ("enqueue('work', '', '{}')", "key"),
+        ("enqueue('work', E'a\\nb', '{}')", "key"),
+        ("enqueue('work', repeat('é', 128), '{}')", "key"),
+        ("enqueue('work', 'k', null)", "payload"),
+        ("enqueue('work', 'k', '{}', priority => 10)", "priority"),
+        ("enqueue('work', 'k', '{}', headers => '[1]')", "headers"),
+        ("enqueue_raw('work', 'k', 'x', '')", "content type"),
+    ],
+)
+async def test_what_breaks_the_contract_is_refused_with_a_hint(sql: Sql, call: str, problem: str) -> None:
+    with pytest.raises(asyncpg.InvalidParameterValueError, match=problem) as caught:
+        await sql.execute(f"select acklast.{call}")
+    assert caught.value.hint
+    assert await waiting(sql) == []
+
+
+async def test_a_transaction_that_is_rolled_back_promises_nothing(sql: Sql) -> None:
+    transaction = sql.transaction()
+    await transaction.start()
+    await sql.execute("select acklast.enqueue('work', 'k', '{}')")
+    await transaction.rollback()
+    assert await waiting(sql) == []
+
+
+async def test_a_role_needs_no_right_to_the_tables(sql: Sql) -> None:
+    role = f"app_{id(sql)}"
+    await sql.execute(f"create role {role}; grant usage on schema acklast to {role}; set role {role}")
+    await sql.execute("select acklast.enqueue('work', 'k', '{}')")
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await sql.execute("select * from acklast.outbox")
+    await sql.execute(f"reset role; revoke all on schema acklast from {role}; drop role {role}")
+    assert [key for key, _, _ in await waiting(sql)] == ["k"]
+
+
+# --- the relay ---------------------------------------------------------------------------------------------
+
+
+class Heard:
+    """Takes notices in the place of a log."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, dict[str, Any]]] = []
+
+    def notice(self, event: str, level: str = "info", **fields: Any) -> None:
+        self.events.append((event, fields))
+
+
+@pytest.fixture
+async def queue(broker: Broker) -> AsyncIterator[aio_pika.abc.AbstractQueue]:
+    """The lane's work queue, with its topology in place."""
+    async with await aio_pika.connect(broker.url) as connection, connection.channel() as channel:
+        await apply(connection, plan_for(Names(), [LANE]))
+        yield await channel.get_queue(NAMES.work(LANE))
+
+
+@asynccontextmanager
+async def relay(dsn: str, emitter: Any = None) -> AsyncIterator[Relay]:
+    made = Relay(
+        Outbox(Address.of(dsn)),
+        lambda: Publisher.connect("amqp://nobody"),
+        emitter or Emitter(),
+        "test:1",
+        poll_s=0.05,
+    )
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def test_a_promise_arrives_as_the_contract_has_it_and_is_gone(
+    sql: Sql, broker: Broker, ledger_dsn: str, queue: aio_pika.abc.AbstractQueue
+) -> None:
+    await sql.execute(
+        """
+        select acklast.enqueue('work', 'k-1', '{"n": 1}', type => 'scripted.v1', run => 'r-1',
+                               deadline => '2100-01-01T00:00:00Z', priority => 3,
+                               headers => '{"tenant": "t"}', routing_suffix => 'eu')
+        """
+    )
+    async with relay(ledger_dsn) as made, Publisher.connect(broker.url) as publisher:
+        assert await made.once(publisher) == 1
+        assert await made.once(publisher) == 0
+    message = await queue.get()
+    assert json.loads(message.body) == {"n": 1}
+    assert (message.type, message.priority, message.content_type) == ("scripted.v1", 3, "application/json")
+    assert message.routing_key == f"{LANE}.eu"
+    headers: dict[str, Any] = dict(message.headers)
+    assert (headers["job-key"], headers["run"], headers["tenant"]) == ("k-1", "r-1", "t")
+    assert headers["deadline"].startswith("2100-01-01T00:00:00")
+    assert await waiting(sql) == []
+
+
+async def test_many_relays_publish_each_promise_once_and_each_key_in_order(
+    sql: Sql, broker: Broker, ledger_dsn: str, queue: aio_pika.abc.AbstractQueue
+) -> None:
+    await sql.execute(
+        "select acklast.enqueue('work', 'k-' || n % 7, jsonb_build_object('n', n))"
+        " from generate_series(1, 1400) as n"
+    )
+    async with Publisher.connect(broker.url) as publisher, relay(ledger_dsn) as one, relay(ledger_dsn) as two:
+
+        async def drain(made: Relay) -> None:
+            while await waiting(sql_of[made]):
+                await made.once(publisher)
+
+        sql_of = {made: await asyncpg.connect(ledger_dsn) for made in (one, two)}
+        await asyncio.gather(drain(one), drain(two))
+        for connection in sql_of.values():
+            await connection.close()
+    came = [json.loads((await queue.get()).body)["n"] for _ in range(1400)]
+    assert sorted(came) == list(range(1, 1401))
+    for rest in range(7):
+        of_key = [n for n in came if n % 7 == rest]
+        assert of_key == sorted(of_key)
+
+
+async def test_what_cannot_be_published_is_put_off_and_holds_up_nobody_else(
+    sql: Sql, broker: Broker, ledger_dsn: str, queue: aio_pika.abc.AbstractQueue
+) -> None:
+    """Without its alternate exchange the broker returns what has no queue."""
+    async with await aio_pika.connect(broker.url) as connection, connection.channel() as channel:
+        await channel.exchange_delete(NAMES.ingress)
+        ingress = await channel.declare_exchange(NAMES.ingress, "topic", durable=True)
+        await queue.bind(ingress, LANE)
+    heard = Heard()
+    await sql.execute("select acklast.enqueue('nowhere', 'a', '{}'), acklast.enqueue('work', 'b', '{}')")
+    async with relay(ledger_dsn, heard) as made, Publisher.connect(broker.url) as publisher:
+        assert await made.once(publisher) == 2
+        [(key, tries, error)] = await waiting(sql)
+        assert (key, tries) == ("a", 1)
+        assert "returned" in (error or "")
+        assert heard.events[0][0] == "outbox.put_off"
+        assert await made.once(publisher) == 0  # not at once again
+        await ingress_back(broker, queue)
+        await sql.execute("update acklast.outbox set due_at = clock_timestamp()")
+        assert await made.once(publisher) == 1
+    assert await waiting(sql) == []
+
+
+async def ingress_back(broker: Broker, queue: aio_pika.abc.AbstractQueue) -> None:
+    async with await aio_pika.connect(broker.url) as connection, connection.channel() as channel:
+        ingress = await channel.get_exchange(NAMES.ingress)
+        await queue.bind(ingress, "nowhere")
+
+
+async def test_what_is_no_job_becomes_a_dead_letter(
+    sql: Sql, broker: Broker, ledger_dsn: str, queue: aio_pika.abc.AbstractQueue
+) -> None:
+    await sql.execute("""select acklast.enqueue('work', 'k', '{}', headers => '{"x-death": 1}')""")
+    async with relay(ledger_dsn) as made, Publisher.connect(broker.url) as publisher:
+        assert await made.once(publisher) == 1
+    assert await waiting(sql) == []
+    [letter] = await sql.fetch("select key, reason, detail, payload, headers from acklast.dead_letters")
+    assert (letter["key"], letter["reason"], letter["payload"]) == ("k", "unpublishable", b"{}")
+    assert "x-death" in letter["detail"]
+
+
+# --- in a daemon ------------------------------------------------------------------------------------------
+
+
+async def test_a_daemon_relays_and_its_handlers_promise_follow_ups_with_their_completion(
+    new_site: NewSite, sql: Sql
+) -> None:
+    async with new_site() as place:
+        failing, done = {"do": "enqueue_and_fail", "key": "wrong"}, {"do": "enqueue", "key": "second"}
+        steps = {"steps": [failing, done]}
+        with place.daemon() as daemon:
+            await daemon.ready()
+            await sql.execute(
+                "select acklast.enqueue($1, 'first', $2::jsonb, type => $3)", LANE, json.dumps(steps), TYPE
+            )
+            await place.reaches("second", State.DONE)
+            await place.reaches("first", State.DONE)
+            await eventually(_async_empty(sql), 20, "the outbox is empty")
+            assert await daemon.drained() == 0
+        # Promised by the attempt that completed, and by no other.
+        assert [effect.key for effect in place.log.effects()] == ["first", "second"]
+
+
+def _async_empty(sql: Sql) -> Callable[[], Any]:
+    async def empty() -> bool:
+        return not await waiting(sql)
+
+    return empty
