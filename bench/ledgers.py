@@ -19,7 +19,14 @@ create table if not exists bench_naive (
     done_at    timestamptz
 )
 """
-_TABLES = ("bench_naive", "acklast.jobs", "acklast.attempts", "acklast.dead_letters")
+_TABLES = (
+    "bench_naive",
+    "acklast.jobs",
+    "acklast.attempts",
+    "acklast.dead_letters",
+    "acklast.runs",
+    "acklast.outbox",
+)
 
 
 async def make(dsn: str) -> None:

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from bench import ledgers, machine
 from bench.command import carry_out
+from bench.enqueueing import enqueueing
 from bench.latency import CONTENDERS as ALONE
 from bench.latency import latency
 from bench.progress import Progress
@@ -51,12 +52,17 @@ def _prune(options: argparse.Namespace, servers: Servers, progress: Progress) ->
     return pruning(options.expired, options.rounds, options.jobs, servers, progress)
 
 
+def _enqueue(options: argparse.Namespace, servers: Servers, progress: Progress) -> Report:
+    return enqueueing(options.rounds, options.jobs, servers, progress)
+
+
 TABLES: Final[dict[str, Table]] = {
     "throughput": _throughput,
     "latency": _latency,
     "daemons": _daemons,
     "rows": _rows,
     "prune": _prune,
+    "enqueue": _enqueue,
 }
 
 
