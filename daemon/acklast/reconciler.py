@@ -226,10 +226,15 @@ class Reconciler:
         if self._every_s:
             self._task = asyncio.create_task(self._run(), name="reconcile")
 
-    async def close(self) -> None:
-        """Stop, and wait until its connection is gone."""
+    def stop(self) -> None:
+        """Begin nothing more, at once."""
         if self._task is not None:
             self._task.cancel()
+
+    async def close(self) -> None:
+        """Stop, and wait until its connection is gone."""
+        self.stop()
+        if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:

@@ -68,10 +68,15 @@ class Relay:
     def start(self) -> None:
         self._task = asyncio.create_task(self.run(), name="relay")
 
-    async def close(self) -> None:
-        """Stop: what is not confirmed by now stays in the outbox."""
+    def stop(self) -> None:
+        """Begin nothing more, at once: what is not confirmed by now stays in the outbox."""
         if self._task is not None:
             self._task.cancel()
+
+    async def close(self) -> None:
+        """Stop, and wait until its connections are gone."""
+        self.stop()
+        if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
         await self._outbox.close()
 

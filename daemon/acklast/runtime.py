@@ -9,7 +9,7 @@ import random
 import socket
 from collections.abc import Iterator
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from acklast import __version__
 from acklast.broker import Link
@@ -102,6 +102,18 @@ def _collect_seldom() -> None:
     gc.set_threshold(_COLLECT_AFTER, 20, 100)
 
 
+class Chore(Protocol):
+    """Something that goes on beside the lanes, and that a drain does not wait for."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None:
+        """Begin nothing more, at once."""
+
+    async def close(self) -> None:
+        """Stop, and wait until its connections are gone."""
+
+
 class Daemon:
     """The parts of one running daemon."""
 
@@ -129,13 +141,6 @@ class Daemon:
             lease_s=config.ledger.lease_s,
             watch=self._watch,
         )
-        self._pruner = Pruner(
-            ledger,
-            keeps_of(config.lanes),
-            emitter,
-            every_s=config.ledger.prune_every_s,
-            chance=random.random,
-        )
         self._consuming = self._link("consumer", bulk=self._reads_in_bulk())
         self._publishing = self._link("publisher", bulk=False)
         self._upkeep = Upkeep(config, self._consuming, emitter)
@@ -150,22 +155,26 @@ class Daemon:
         self._prefetches: dict[str, list[Prefetch]] = {}
         self._observed: list[Observed] = []
         self._send = CarrierSender(self._publishing, timeout_s=config.broker.publish_timeout_s)
-        self._relay = Relay(
-            Outbox(self._address()),
-            publisher_of(config, servers.brokers),
+
+    def _chores(self) -> list[Chore]:
+        """What goes on beside the lanes."""
+        config, emitter, chance = self._config, self._emitter, random.random
+        address, brokers = self._address(), self._servers.brokers
+        pruner = Pruner(
+            self._ledger,
+            keeps_of(config.lanes),
             emitter,
-            self._worker,
-            poll_s=config.relay.poll_s,
+            every_s=config.ledger.prune_every_s,
+            chance=chance,
         )
-        self._reconciler = Reconciler(
-            config,
-            self._address(),
-            servers.brokers,
-            self._consuming.connect,
-            self._send,
-            emitter,
-            chance=random.random,
+        reconciler = Reconciler(
+            config, address, brokers, self._consuming.connect, self._send, emitter, chance=chance
         )
+        if not config.relay.enabled:
+            return [pruner, reconciler]
+        publisher = publisher_of(config, brokers)
+        relay = Relay(Outbox(address), publisher, emitter, self._worker, poll_s=config.relay.poll_s)
+        return [pruner, reconciler, relay]
 
     def _budgets_in_use(self) -> Iterator[str]:
         used = {lane.budget for lane in self._config.lanes.values()}
@@ -204,6 +213,7 @@ class Daemon:
         """Start, wait for the stop, drain, close. The lease ends last: until then our claims are ours."""
         consumers: list[asyncio.Task[None]] = []
         lanes = [self._lane(name) for name in self._config.lanes]
+        chores = self._chores()
         overlong = Overlong(lanes, self._tasks, self._config.broker.longest_unacked_s)
         try:
             await self._upkeep.start()
@@ -217,14 +227,12 @@ class Daemon:
             )
             consumers = [asyncio.create_task(consumer.run(), name="consumer") for consumer in made]
             ready = asyncio.create_task(self._tell_when_ready(made))
-            self._pruner.start()
-            self._reconciler.start()
-            if self._config.relay.enabled:
-                self._relay.start()
+            for chore in chores:
+                chore.start()
             overlong.start()
             await _first(stop.asked, *consumers)
-            self._pruner.stop()
-            await self._reconciler.close()
+            for chore in chores:
+                chore.stop()
             ready.cancel()
             await asyncio.gather(ready, return_exceptions=True)
             receipt = await drain(
@@ -244,9 +252,7 @@ class Daemon:
             for task in consumers:
                 task.cancel()
             await asyncio.gather(*consumers, return_exceptions=True)
-            await self._pruner.close()
-            await self._reconciler.close()
-            await self._relay.close()
+            await asyncio.gather(*(chore.close() for chore in chores))
             await overlong.close()
             await self._consuming.close()
             await self._publishing.close()

@@ -54,6 +54,13 @@ def exhaust(*, checked: bool) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
+def promise(ctx: Context, key: str, error: str) -> None:
+    """Promise a follow-up job, and fail where there is an error."""
+    ctx.enqueue(Job.json(LANE, key, {"steps": [{"do": "done"}]}, type=TYPE))
+    if error:
+        raise Transient(error)
+
+
 @app.job(TYPE, lane=LANE)
 async def work(payload: dict[str, Any], ctx: Context) -> Any:
     """Do the step that is this call's turn."""
@@ -63,11 +70,8 @@ async def work(payload: dict[str, Any], ctx: Context) -> Any:
     step = steps[min(len(log.calls(ctx.key)), len(steps) - 1)]
     log.note(CALL, ctx.key, ctx.attempt, ctx.ambiguous)
     match step:
-        case {"do": "enqueue", "key": key}:
-            ctx.enqueue(Job.json(LANE, key, {"steps": [{"do": "done"}]}, type=TYPE))
-        case {"do": "enqueue_and_fail", "key": key}:
-            ctx.enqueue(Job.json(LANE, key, {"steps": [{"do": "done"}]}, type=TYPE))
-            raise Transient("not_now")
+        case {"do": "enqueue", "key": key, "then": error}:
+            promise(ctx, key, error)
         case {"do": "transient"}:
             raise Transient("not_now")
         case {"do": "rate_limited", "retry_after": retry_after}:

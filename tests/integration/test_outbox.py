@@ -215,8 +215,8 @@ async def test_a_daemon_relays_and_its_handlers_promise_follow_ups_with_their_co
     new_site: NewSite, sql: Sql
 ) -> None:
     async with new_site() as place:
-        failing, done = {"do": "enqueue_and_fail", "key": "wrong"}, {"do": "enqueue", "key": "second"}
-        steps = {"steps": [failing, done]}
+        failing = {"do": "enqueue", "key": "wrong", "then": "not_now"}
+        steps = {"steps": [failing, {"do": "enqueue", "key": "second", "then": ""}]}
         with place.daemon() as daemon:
             await daemon.ready()
             await sql.execute(

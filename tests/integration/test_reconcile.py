@@ -67,10 +67,10 @@ async def test_a_daemon_sends_again_what_a_purge_took(
             for queue in [name for name in await place.ready() if ".wait." in name]:
                 await purge(place, broker, queue, 1)
             await age(ledger_dsn)
-            told = await daemon.says("jobs.missing", sent=2)
-            assert told["count"] == 2
             await place.reaches("waits", State.DONE)
             await place.reaches("promised", State.DONE)
+            # In one pass or in two: the promised one may have been found before the other was purged.
+            assert sum(line["sent"] for line in daemon.said("jobs.missing")) >= 2
             await place.quiet()
             assert await daemon.drained() == Exit.OK
         assert sorted(effect.key for effect in place.log.effects()) == ["promised", "waits"]
