@@ -30,7 +30,9 @@ _REOPEN_S: Final = (0.1, 0.5, 1.0, 2.0)
 _ANSWER_S: Final = 5.0
 """How long the broker may take to answer; then the channel is given up."""
 _IDLE_S: Final = 15.0
-"""After so long without a delivery the consumer is opened anew, where there are other hosts to go to."""
+"""After so long without a delivery the consumer is opened anew."""
+_AFRESH: Final = "afresh"
+"""The end of a channel that has done nothing wrong."""
 _LOOK_S: Final = 0.5
 """How often the lane's pace is looked at."""
 _BACKLOG_S: Final = 1.0
@@ -101,6 +103,7 @@ class Consumer:
         """Held while a consumer of ours is being opened or ended: at most one of both at a time."""
         self._stopping = False
         self._seen = (0, 0.0)
+        self._end: asyncio.Future[str]
         """How many deliveries had come when last one did, or was still held, and when that was."""
         self.consuming = asyncio.Event()
         self.ready = asyncio.Event()
@@ -130,6 +133,8 @@ class Consumer:
             self._rest()
             if self._stopping:
                 return
+            if reason == _AFRESH:
+                continue
             self._interrupted(reason, exact=bool(unfit))
             pause_s = _REOPEN_S[min(self._outage.failures, len(_REOPEN_S)) - 1]
             await asyncio.sleep(pause_s * (0.5 + random.random()))  # noqa: S311 - spreads load, guards nothing
@@ -165,6 +170,7 @@ class Consumer:
             if not cancelled.done():
                 cancelled.set_result("the broker cancelled the consumer")
 
+        self._end = cancelled
         channel.on_consumer_cancel_callbacks.add(on_cancel)
         # Before anything else is awaited: each time that it is asked for, the library makes another one.
         closing = channel.closing
@@ -273,7 +279,10 @@ class Consumer:
         if wanted is not None:
             await self._change(channel, session, wanted)
         elif self._is_idle(now, session):
-            await self._reopen(channel, session, self._prefetch.count)
+            if self._link.has_others:
+                await self._reopen(channel, session, self._prefetch.count)
+            elif not self._end.done():
+                self._end.set_result(_AFRESH)
         elif stale := self._recall(now - self._longest_s):
             await self._give_back(stale)
             self._emitter.notice(
@@ -306,11 +315,12 @@ class Consumer:
         """Whether nothing has come for so long that the broker should prove that it still would bring it.
 
         A node that is parted from its cluster may keep the connection and the consumer, and deliver nothing:
-        only to consume anew needs the others. Where there is no other host, nothing could be done about it.
+        only to consume anew needs the others. And a queue that was deleted and made again at once may hand
+        its messages to a consumer of the old one, which gets none of them: only a new channel ends that.
         """
         if (count := session.taken) != self._seen[0] or session.settled != count:
             self._seen = (count, now)
-        if now - self._seen[1] < _IDLE_S or not self._link.has_others:
+        if now - self._seen[1] < _IDLE_S:
             return False
         self._seen = (count, now)
         return True

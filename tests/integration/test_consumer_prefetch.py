@@ -104,11 +104,15 @@ async def left(broker: Broker) -> int:
 
 
 @asynccontextmanager
-async def consuming(broker: Broker, works: Works, receiver: str) -> AsyncIterator[tuple[Consumer, Link]]:
+async def consuming(
+    broker: Broker, works: Works, receiver: str, prefetch: Prefetch | None = None
+) -> AsyncIterator[tuple[Consumer, Link]]:
     """A restless consumer at work; at the end it has been cancelled and its connection is closed."""
     emitter = Emitter(works.note)
     link = Link([broker.url], "test", emitter, bulk=receiver == "bulk")
-    consumer = Consumer("lane", QUEUE, Restless(random.Random(3)), link, works.take, works.recall, emitter)
+    consumer = Consumer(
+        "lane", QUEUE, prefetch or Restless(random.Random(3)), link, works.take, works.recall, emitter
+    )
     running = [asyncio.create_task(consumer.run()), asyncio.create_task(works.work())]
     try:
         yield consumer, link
@@ -180,3 +184,18 @@ async def test_a_connection_that_dies_in_the_midst_of_changes_loses_nothing(
             await consumer.cancel()
     assert set(works.acked) == set(bodies)
     assert await left(broker) == 0
+
+
+async def test_a_queue_that_was_made_again_at_once_is_consumed_again(
+    broker: Broker, works: Works, receiver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its old consumers hear nothing of the deletion, and get nothing of what the new queue hands to them."""
+    monkeypatch.setattr(consumers, "_IDLE_S", 0.5)
+    await fill(broker, [])
+    async with consuming(broker, works, receiver, Prefetch(1000, 10)) as (consumer, _):
+        await eventually(consumer.consuming.is_set, 20, "it consumes")
+        async with await broker.connect() as connection, connection.channel() as channel:
+            await channel.queue_delete(QUEUE)
+            await channel.declare_queue(QUEUE, durable=True, arguments={"x-queue-type": "quorum"})
+        await fill(broker, [b"new"])
+        await eventually(lambda: works.came[b"new"], 20, "the message has come")

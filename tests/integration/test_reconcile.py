@@ -70,7 +70,9 @@ async def test_a_daemon_sends_again_what_a_purge_took(
             await place.reaches("waits", State.DONE)
             await place.reaches("promised", State.DONE)
             # In one pass or in two: the promised one may have been found before the other was purged.
-            assert sum(line["sent"] for line in daemon.said("jobs.missing")) >= 2
+            await eventually(
+                lambda: sum(line["sent"] for line in daemon.said("jobs.missing")) >= 2, 30, "both are told of"
+            )
             await place.quiet()
             assert await daemon.drained() == Exit.OK
         assert sorted(effect.key for effect in place.log.effects()) == ["promised", "waits"]

@@ -236,7 +236,10 @@ async def test_a_channel_that_dies_in_the_midst_of_a_change_is_replaced() -> Non
 
 
 @virtual
-async def test_what_waits_for_minutes_goes_back_though_the_prefetch_stays() -> None:
+async def test_what_waits_for_minutes_goes_back_though_the_prefetch_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(consumers, "_IDLE_S", math.inf)  # what is held here came over no channel
     async with stage() as made:
         now = asyncio.get_running_loop().time()
         made.hold(1, taken_at=now)
@@ -264,7 +267,12 @@ async def test_where_nothing_comes_the_broker_has_to_prove_that_it_still_would()
 
 
 @virtual
-async def test_with_one_host_silence_is_left_alone() -> None:
+async def test_where_nothing_comes_from_the_only_host_a_new_channel_is_opened_without_a_word() -> None:
     async with stage() as made:
-        await elapse(100)
-        assert made.channels[0].calls == [f"qos {FLOOR}", "consume tag-1"]
+        await elapse(10)
+        assert len(made.channels) == 1
+        told = len(made.notices)
+        await elapse(10)
+        assert made.channels[0].calls[-1] == "close"
+        assert made.channels[1].calls == [f"qos {FLOOR}", "consume tag-1"]
+        assert len(made.notices) == told
