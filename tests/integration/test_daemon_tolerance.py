@@ -242,7 +242,8 @@ def named_cases() -> Iterator[tuple[str, str | None, RawMade]]:
     yield (
         "many headers",
         "invalid_headers",
-        cut(good("many", [(b"h%d" % n, text_field(b"x" * 9)) for n in range(5000)])),
+        # Named in order: RabbitMQ 4.3 sorts a message's headers, and a letter shows the first of them.
+        cut(good("many", [(b"h%04d" % n, text_field(b"x" * 9)) for n in range(5000)])),
     )
     yield "nested headers", None, good("nested", [(b"n", nested(12))])
     yield "headers nested without end", None, good("deep", [(b"n", nested(500))])
