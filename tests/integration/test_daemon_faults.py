@@ -57,8 +57,9 @@ CANCEL = (
     "[rabbit_channel:send_command(proplists:get_value(channel_pid, C), {{'basic.cancel',"
     ' proplists:get_value(consumer_tag, C), true}}) || C <- rabbit_amqqueue:consumers_all(<<"{vhost}">>)].'
 )
-CHANNEL_ERROR = (
-    "[rabbit_channel:do(P, {{'basic.ack', 999999999, false}}) || P <- rabbit_channel:list(),"
+CHANNEL_ERROR = (  # what rabbit_channel:do does, which 4.3 has no more
+    "[gen_server:cast(P, {{method, {{'basic.ack', 999999999, false}}, none, noflow}})"
+    " || P <- rabbit_channel:list(),"
     ' rabbit_channel:info(P, [vhost]) =:= [{{vhost, <<"{vhost}">>}}]].'
 )
 
