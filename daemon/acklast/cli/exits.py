@@ -17,7 +17,7 @@ MEANINGS: Final = {
     Exit.INCOMPLETE: "enqueue: some items were not accepted; the output names them."
     " ledger prune, jobs missing, topology apply: another is at work. lanes: not every daemon follows yet",
     Exit.NOT_FOUND: "the ledger knows nothing by that name",
-    Exit.UNFIT: "check, runs show, jobs missing, topology plan --exit-code:"
+    Exit.UNFIT: "check, runs show, runs proof, jobs missing, topology plan --exit-code:"
     " something must be put right, and is told",
     Exit.USAGE: "the command line is wrong",
     Exit.DATA: "the input file cannot be read as what it claims to be",

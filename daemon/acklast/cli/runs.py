@@ -7,20 +7,20 @@ from typing import Annotated
 
 import typer
 
+from acklast.cli import run_proof
 from acklast.cli.exits import epilog
+from acklast.cli.lane_target import operations_of
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, plain, say_json
 from acklast.cli.proof import ORDER, PRUNABLE, progress, proof
+from acklast.cli.run_proof import NoSuchRun
 from acklast.cli.servers import ledger_of
 from acklast.config import Config
-from acklast.errors import AcklastError, Exit
+from acklast.errors import Exit
 from acklast.ledger.api import RunView
+from acklast.ledger.runs import Listed, created_at, list_by_header, list_runs
 
 app = typer.Typer(help="Runs: bounded sets of jobs.")
-
-
-class NoSuchRun(AcklastError):  # noqa: N818 - named for what is true, not for being an error
-    exit = Exit.NOT_FOUND
 
 
 @app.callback()
@@ -43,6 +43,57 @@ def show(
     else:
         _tell(view)
     return Exit.OK if view.balanced else Exit.UNFIT
+
+
+@app.command("list", epilog=epilog())
+def list_(
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many to list at most.")] = 20,
+    before: Annotated[str | None, typer.Option(help="Only runs older than this one: the next page.")] = None,
+    by_header: Annotated[
+        bool, typer.Option("--by-header", help="Those that only their jobs' headers name, by name.")
+    ] = False,
+    config: ConfigPath = CONFIG,
+    as_json: Json = False,
+) -> Exit:
+    """List runs with their counts, the newest first."""
+    found = asyncio.run(_listed(configured(config), limit, before, by_header))
+    if as_json:
+        say_json({"runs": [_entry(one) for one in found]})
+    else:
+        _tell_list(found)
+    return Exit.OK
+
+
+app.command(epilog=epilog(Exit.NOT_FOUND, Exit.UNFIT))(run_proof.proof)
+
+
+async def _listed(config: Config, limit: int, before: str | None, by_header: bool) -> list[Listed]:
+    async with operations_of(config) as operations:
+        if by_header:
+            return await list_by_header(operations, limit)
+        if before is None:
+            return await list_runs(operations, limit)
+        if (at := await created_at(operations, before)) is None:
+            raise NoSuchRun(f"the ledger has no manifest of run {before!r}", "Take one from an earlier page")
+        return await list_runs(operations, limit, (at, before))
+
+
+def _entry(one: Listed) -> dict[str, object]:
+    return {
+        "run": one.run,
+        "manifest": one.manifest,
+        "created_at": plain(one.created_at),
+        "counts": {state.value: one.counts.get(state, 0) for state in ORDER},
+        "open": one.open,
+    }
+
+
+def _tell_list(found: list[Listed]) -> None:
+    console = people()
+    for one in found:
+        counts = ", ".join(f"{state} {one.counts[state]}" for state in ORDER if one.counts.get(state))
+        at = plain(one.created_at.replace(microsecond=0)) if one.created_at else "by header"
+        console.print(f"{at}  {one.run}: {counts or 'no job yet'}")
 
 
 async def _run(config: Config, run: str) -> RunView | None:

@@ -6,8 +6,8 @@ import getpass
 import hashlib
 import json
 import socket
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -19,6 +19,7 @@ from acklast.ledger.controls import CHANNEL, Control, Kind, Target, control_of
 from acklast.ledger.evidence import storable_json
 from acklast.ledger.migrate import check_schema_of
 
+_PIECE: Final = 5_000
 _LOCK: Final = int.from_bytes(hashlib.sha256(b"acklast controls").digest()[:8], signed=True)
 
 
@@ -121,6 +122,27 @@ class Operations:
         """
         with unavailable_as_error():
             return await self._connection.fetch(sql, *args)
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[None]:
+        """All that is read meanwhile is of one moment.
+
+        Raises:
+            LedgerUnavailable: it does not answer.
+        """
+        with unavailable_as_error():
+            async with self._connection.transaction(isolation="repeatable_read", readonly=True):
+                yield
+
+    async def walk(self, sql: str, *args: Any) -> AsyncIterator[asyncpg.Record]:
+        """The rows of a statement, some thousand in memory at a time. Within a ``snapshot``.
+
+        Raises:
+            LedgerUnavailable: it does not answer.
+        """
+        with unavailable_as_error():
+            async for row in self._connection.cursor(sql, *args, prefetch=_PIECE):
+                yield row
 
     # --- changing -----------------------------------------------------------------------------------
 

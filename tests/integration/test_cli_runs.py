@@ -1,0 +1,93 @@
+"""Runs listed, and the proof of one, by the commands."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import hashlib
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from acklast.errors import Exit
+from acklast.ledger.api import Claim, Fresh, ManifestRow, Record, Session
+from acklast.ledger.postgres import PostgresLedger
+from acklast.outcome import Complete
+from harness.command import Command
+
+LANE = "cleanup"
+
+
+@pytest.fixture
+def command(tmp_path: Path, ledger_dsn: str, capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(tmp_path, "amqp://nobody/", ledger_dsn, capsys)
+
+
+async def promised(ledger: PostgresLedger, run: str, *keys: str) -> None:
+    await ledger.manifest(run, [ManifestRow(LANE, key, b"f" * 32) for key in keys])
+
+
+async def done(ledger: PostgresLedger, session: Session, key: str, run: str | None = None) -> None:
+    claimed = await ledger.claim(session, Claim(LANE, key, b"f" * 32, run=run))
+    assert isinstance(claimed, Fresh)
+    now = claimed.now
+    await ledger.record(session, Record(LANE, key, claimed.fence, Complete(), "done", "", now, now))
+
+
+@pytest.fixture
+async def ledger(ledger_dsn: str) -> PostgresLedger:
+    """Three runs with manifests, one without."""
+    made = await PostgresLedger.connect(ledger_dsn)
+    session = await made.open_session("one", worker="w:1", version="1.2.3", lease_s=600)
+    for run in ("first", "second", "third"):
+        await promised(made, run, f"{run}:a", f"{run}:b")
+    await done(made, session, "second:a")
+    await done(made, session, "foreign:a", run="foreign")
+    await made.close()
+    return made
+
+
+def test_runs_are_listed_page_by_page_the_newest_first(ledger: PostgresLedger, command: Command) -> None:
+    page = command("runs", "list", "--limit", "2", "--json").document["runs"]
+    assert [one["run"] for one in page] == ["third", "second"]
+    assert (page[1]["manifest"], page[1]["open"], page[1]["counts"]["done"]) == (2, 1, 1)
+    page = command("runs", "list", "--before", "second", "--json").document["runs"]
+    assert [one["run"] for one in page] == ["first"]
+    assert command("runs", "list", "--before", "foreign", "--json").exit == Exit.NOT_FOUND
+    [foreign] = command("runs", "list", "--by-header", "--json").document["runs"]
+    assert (foreign["run"], foreign["manifest"], foreign["counts"]["done"]) == ("foreign", None, 1)
+    assert "second: done 1, queued 1" in command("runs", "list").out
+
+
+def test_a_proof_has_every_job_and_its_digest(ledger: PostgresLedger, command: Command) -> None:
+    out = command.directory / "proof.csv"
+    ended = command("runs", "proof", "second", "--out", str(out), "--json")
+    assert ended.exit == Exit.OK
+    told = ended.document
+    assert (told["items"], told["manifest"], told["holds"]) == (2, 2, True)
+    assert told["sha256"] == hashlib.sha256(out.read_bytes()).hexdigest()
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert [(row["key"], row["state"], row["worker"]) for row in rows] == [
+        ("second:a", "done", "w:1"),
+        ("second:b", "queued", ""),
+    ]
+    assert rows[0]["recorded_at"] > rows[0]["claimed_at"] > ""
+
+
+async def test_a_proof_that_does_not_hold_says_so(
+    ledger: PostgresLedger, ledger_dsn: str, command: Command
+) -> None:
+    connection = await asyncpg.connect(ledger_dsn)
+    await connection.execute("delete from acklast.jobs where key = 'second:b'")
+    await connection.close()
+    out = command.directory / "proof.csv"
+    ended = await asyncio.to_thread(command, "runs", "proof", "second", "--out", str(out))
+    assert ended.exit == Exit.UNFIT
+    assert "does not hold" in ended.out
+
+
+def test_an_unknown_run_leaves_no_file(command: Command) -> None:
+    out = command.directory / "proof.csv"
+    assert command("runs", "proof", "nobody", "--out", str(out), "--json").exit == Exit.NOT_FOUND
+    assert list(command.directory.glob("proof.csv*")) == []
