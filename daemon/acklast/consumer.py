@@ -102,6 +102,7 @@ class Consumer:
         self._changing = asyncio.Lock()
         """Held while a consumer of ours is being opened or ended: at most one of both at a time."""
         self._stopping = False
+        self._standing_said = False
         self._seen = (0, 0.0)
         self._end: asyncio.Future[str]
         """How many deliveries had come when last one did, or was still held, and when that was."""
@@ -200,6 +201,7 @@ class Consumer:
         async with self._changing:
             await self._open(channel, session, self._prefetch.count)
         if self._tag is not None:
+            self._standing_said = False
             self.consuming.set()
             self.ready.set()
             self._back("library" if isinstance(session, LibraryChannel) else "bulk")
@@ -233,12 +235,15 @@ class Consumer:
     async def _stand_by(self, channel: AbstractChannel, ends: set[asyncio.Future[Any]]) -> None:
         """Wait for the gate to open, and look meanwhile whether jobs wait in the queue."""
         self.ready.set()
-        self._emitter.notice("lane.standing_by", lane=self._lane)
+        if not self._standing_said:  # a channel that ends again and again says nothing new
+            self._standing_said = True
+            self._emitter.notice("lane.standing_by", lane=self._lane)
         self._on_change("")
         opened = asyncio.ensure_future(self._gate.opened.wait())
         try:
             while not (opened.done() or self._stopping or any(end.done() for end in ends)):
                 queue = await channel.queue_declare(self._queue, passive=True, timeout=_ANSWER_S)
+                self._outage.stands_by(time.monotonic())
                 self._backlog(queue.message_count or 0, bool(queue.consumer_count))
                 await asyncio.wait({*ends, opened}, timeout=_BACKLOG_S, return_when=_FIRST)
         finally:

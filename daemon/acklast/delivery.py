@@ -249,6 +249,15 @@ async def _record(
         frees=lane.custody,
         follow_ups=judged.follow_ups,
     )
+    return await insist_on(lane, envelope, session, record)
+
+
+async def insist_on(lane: Lane, envelope: Envelope, session: Session, record: Record) -> Recorded:
+    """Make this verdict durable, or the least that can be said of it: a claim must not stand for ever.
+
+    Raises:
+        Abandoned: the drain's time is up.
+    """
     try:
         return await lane.insist(lane.ledger.record, session, record)
     except Abandoned:

@@ -16,7 +16,7 @@ from typing import Any, Final, assert_never
 from acklast import faults, letters
 from acklast.broker import Link
 from acklast.consumer import Consumer
-from acklast.delivery import claim_of
+from acklast.delivery import claim_of, insist_on
 from acklast.drain import Tasks
 from acklast.inlets import Inlet
 from acklast.lane import Abandoned, Lane, Returned
@@ -190,7 +190,7 @@ class _Dead:
             letter=letter,
             frees=lane.custody,
         )
-        if await lane.insist(lane.ledger.record, session, record) is Recorded.CLAIM_LOST:
+        if await insist_on(lane, envelope, session, record) is Recorded.CLAIM_LOST:
             await lane.settler.wait(delivery, envelope.key, _AGAIN_S)
             return
         _filed(lane, letter)

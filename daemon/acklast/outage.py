@@ -41,8 +41,12 @@ class Outage:
         self._reason, self._said_at, self._said_back = reason, now, False
         return True
 
+    def stands_by(self, now: float) -> None:
+        """It could be consumed, and is not meant to be: of that another says what is to be said."""
+        self._back_at = min(self._back_at, now)
+
     def back(self, now: float) -> bool:
         """It is consumed; whether to say so."""
-        self._back_at = min(self._back_at, now)
+        self.stands_by(now)
         said, self._said_back = self._said_back, True
         return not said

@@ -30,6 +30,15 @@ def test_a_lane_that_was_well_for_a_while_has_another_outage() -> None:
     assert outage.failures == 1
 
 
+def test_a_lane_that_stood_by_for_a_while_has_another_outage() -> None:
+    outage = Outage()
+    outage.interrupted(0.0, "reset")
+    outage.stands_by(1.0)
+    outage.stands_by(5.0)
+    assert outage.interrupted(1.0 + STEADY_S, "another reset")
+    assert outage.failures == 1
+
+
 def test_a_lane_that_flaps_says_so_ever_more_seldom() -> None:
     outage = Outage()
     said = 0
