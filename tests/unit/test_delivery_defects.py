@@ -12,6 +12,7 @@ from acklast.delivery import process
 from acklast.lane import Drain, Lane
 from acklast.ledger.api import Claim, Fresh, Record, Recorded, Session
 from acklast.ledger.watch import LedgerWatch
+from acklast.letterbox import _Dead
 from acklast.outcome import Hold, Retry, Verdict
 from acklast.pacing.lanes import LanePacing
 from acklast.pacing.slots import Slots
@@ -64,10 +65,9 @@ class OneClaim:
         return True
 
 
-async def verdict_of(world: OneClaim) -> Verdict:
-    """Take one delivery through; the verdict that was recorded at last."""
+def lane_of(world: OneClaim) -> Lane:
     every: Any = world
-    lane = Lane(
+    return Lane(
         name="rent",
         app=app,
         policy=Policy(),
@@ -82,8 +82,17 @@ async def verdict_of(world: OneClaim) -> Verdict:
         chance=lambda: 0.5,
         watch=LedgerWatch(Emitter()),
     )
+
+
+def delivery_of(world: OneClaim) -> Delivery:
     raw = RawMessage(b"{}", headers={"job-key": "k"}, type="t")
-    await process(lane, Delivery(raw, 1, cast("Any", world)))
+    return Delivery(raw, 1, cast("Any", world))
+
+
+async def verdict_of(world: OneClaim) -> Verdict:
+    """Take one delivery through; the verdict that was recorded at last."""
+    lane = lane_of(world)
+    await process(lane, delivery_of(world))
     assert lane.active == {}
     assert lane.pacing.slots.held == 0
     return world.records[-1].verdict
@@ -107,4 +116,11 @@ async def test_a_refused_record_becomes_a_plain_hold() -> None:
     assert isinstance(verdict, Hold)
     assert verdict.reason == "unrecordable"
     assert world.records[-1].letter is not None
+    assert world.settled_by == ["ack"]
+
+
+async def test_a_refused_record_of_a_dead_letter_leaves_no_claim() -> None:
+    world = OneClaim(refusals=1)
+    await _Dead(lane_of(world)).file(delivery_of(world))
+    assert isinstance(world.records[-1].verdict, Hold)
     assert world.settled_by == ["ack"]
