@@ -45,10 +45,19 @@ _REQUEUE_S: Final = 1.0
 def quietly(emitter: Emitter) -> Emitter:
     """For the letterbox's consumers: what they say of themselves is not said of a lane."""
 
+    wrong: set[Any] = set()
+
     def rename(event: Event) -> None:
         if isinstance(event, Notice) and event.name.startswith("lane."):
-            # The lane has said it of the connection that they share; only what is the queue's own matters.
-            level = event.level if event.level == "error" else "debug"
+            # The lane has said it of the connection that they share; only what is the queue's own matters,
+            # and that it is well again.
+            queue, level = event.fields.get("queue"), "debug"
+            if event.level == "error":
+                level = "error"
+                wrong.add(queue)
+            elif event.name == "lane.consuming" and queue in wrong:
+                level = "info"
+                wrong.discard(queue)
             event = Notice(f"letterbox.{event.name.removeprefix('lane.')}", level, event.fields)
         emitter.emit(event)
 

@@ -67,6 +67,8 @@ class Upkeep:
         bad = _unfit(found)
         # Where the queue does not fit it is not bound either, and the remedy is the queue's.
         told = [finding for finding in bad if finding.kind == "queue"] or bad
+        # AMQP and the management API have each found it.
+        told = list({(finding.kind, finding.name, finding.remedy): finding for finding in told}.values())
         return "; ".join(f"{f.kind} {f.name}: {f.detail}. {f.remedy}" for f in told)
 
     async def repair(self) -> None:

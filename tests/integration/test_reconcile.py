@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -19,9 +20,12 @@ from acklast.ledger.api import ManifestRow, State
 from acklast_topology.contract import RawMessage
 from acklast_topology.names import wait_key, work_key
 from acklast_topology.publish import Job
+from dev.rabbitmq import Node
 from harness import Broker, eventually
 from harness.scripted import LANE
 from harness.site import NAMES, RUN, Site, scripted, site
+
+GATE = {"do": "wait", "gate": "go"}
 
 NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
 
@@ -58,6 +62,16 @@ async def age(dsn: str) -> None:
         await connection.close()
 
 
+async def held(dsn: str) -> int:
+    """How many deliveries the daemons hold while none is at work."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        held = "select coalesce(sum(held), 0) from acklast.lane_reports where in_flight = 0"
+        return int(await connection.fetchval(held))
+    finally:
+        await connection.close()
+
+
 def promise(job: Job, *, kept: bool) -> ManifestRow:
     message = custody.kept_raw(job.raw(), job.key) if kept else None
     return ManifestRow(job.lane, job.key, job.fingerprint, job.type, kept=message)
@@ -88,6 +102,30 @@ async def test_a_daemon_sends_again_what_a_purge_took(
         connection = await asyncpg.connect(ledger_dsn)
         assert await connection.fetchval("select count(*) from acklast.custody") == 0
         await connection.close()
+
+
+@pytest.mark.parametrize("receiver", ["bulk"], indirect=True)
+async def test_a_retry_that_the_broker_does_not_take_in_is_not_missing(
+    new_site: NewSite, broker_node: Node, ledger_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconciler, "LOOK_S", 0.1)  # what the daemon holds it has told by then
+    async with new_site(concurrency=1) as place:
+        await place.publish(scripted("busy", GATE), scripted("retried", "transient", "done"))
+        with place.daemon() as daemon:
+            await eventually(place.log.calls, what="a job is at work")
+            await asyncio.to_thread(broker_node.ctl, "set_vm_memory_high_watermark", "absolute", "10MB")
+            try:
+                place.open_gate("go")
+                await place.reaches("retried", State.WAITING)
+                await eventually(lambda: held(ledger_dsn), what="the daemon tells that it holds the job")
+                await age(ledger_dsn)
+                document = await place.command("jobs", "missing")
+                [lane] = document["lanes"]
+                assert (lane["missing"], lane["unproven"]) == (0, 1)
+            finally:
+                await asyncio.to_thread(broker_node.ctl, "set_vm_memory_high_watermark", "absolute", "1GB")
+            await place.reaches("retried", State.DONE)
+            assert await daemon.drained() == Exit.OK
 
 
 async def test_the_command_tells_what_is_missing_and_sends_what_is_kept(

@@ -17,6 +17,7 @@ from aiormq.exceptions import (
     ChannelAccessRefused,
     ChannelClosed,
     ChannelInvalidStateError,
+    ChannelLockedResource,
     ChannelNotFoundEntity,
     ChannelPreconditionFailed,
 )
@@ -30,6 +31,10 @@ TIMEOUT_S: Final = 10.0
 
 _INEQUIVALENT: Final = re.compile(
     r"inequivalent arg '(?P<argument>[^']+)' for .*?: (?P<values>.*)", re.DOTALL
+)
+
+_LOCKED: Final = (
+    "`acklast topology apply --migrate` has, for some seconds, while it replaces it; else find out who has"
 )
 
 Declare = Callable[[AbstractChannel], Awaitable[Any]]
@@ -149,7 +154,9 @@ async def _attempt(connection: AbstractConnection, kind: str, name: str, declare
         return refused(kind, name, str(error))
     except ChannelPreconditionFailed as error:
         return differs(kind, name, str(error))
-    except ChannelClosed as error:  # such as 405, an exclusive queue of another connection
+    except ChannelLockedResource:
+        return Finding(kind, name, Found.REFUSED, f"another connection has {kind} {name} for itself", _LOCKED)
+    except ChannelClosed as error:
         return refused(kind, name, str(error))
     return Finding(kind, name, Found.PRESENT)
 
