@@ -16,7 +16,7 @@ _SETTINGS: Final = "cluster_formation.peer_discovery_backend = classic_config\n"
 )
 _PARTITIONS: Final = "cluster_partition_handling = pause_minority\n"
 # Nodes that see nothing of each other for so many seconds count as parted. A minute is usual. And what a wait
-# queue could not pass on to a queue that lost its leader is tried again after ten seconds, not after three minutes.
+# queue could not pass on to a queue that lost its leader is tried again after ten seconds, not three minutes.
 _ERLANG: Final = "-kernel net_ticktime 8 -rabbit dead_letter_worker_publisher_confirm_timeout 10000"
 
 

@@ -9,8 +9,8 @@ from contextlib import aclosing
 from dataclasses import asdict
 from typing import Final
 
+from acklast.chores import Pass
 from acklast.config.models import Lane
-from acklast.errors import LedgerUnavailable
 from acklast.ledger.api import Ledger
 from acklast.ledger.retention import AlreadyPruning, Keep, Keeps, Pruned, Step
 from acklast.telemetry.events import Emitter
@@ -55,52 +55,24 @@ async def pruning(
             began = time.monotonic()
 
 
-class Pruner:
-    """The daemon's own: a pass over its lanes about every ``every_s`` seconds; never where that is 0.
+class Pruner(Pass):
+    """The daemon's own: a pass over its lanes.
 
-    ``chance`` gives random numbers in [0, 1). The first pass comes no earlier than the others: what was
-    delivered again after a long outage finds its job first.
+    Its first one comes no earlier than the others: what was delivered again after a long outage finds its job
+    first. A batch is done as a whole or not at all.
     """
+
+    name = "prune"
+    taken = AlreadyPruning
 
     def __init__(
         self, ledger: Ledger, keeps: Keeps, emitter: Emitter, *, every_s: float, chance: Callable[[], float]
     ) -> None:
+        super().__init__(emitter, every_s, chance)
         self._ledger = ledger
         self._keeps = keeps
-        self._emitter = emitter
-        self._every_s = every_s
-        self._chance = chance
-        self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        if self._every_s:
-            self._task = asyncio.create_task(self._run(), name="prune")
-
-    def stop(self) -> None:
-        """Begin nothing more, at once: a batch is done as a whole or not at all."""
-        if self._task is not None:
-            self._task.cancel()
-
-    async def close(self) -> None:
-        """Stop, and wait until its connection is gone."""
-        self.stop()
-        if self._task is not None:
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _run(self) -> None:
-        while True:
-            # Half to one and a half times as long: daemons that start together do not prune together.
-            await asyncio.sleep(self._every_s * (0.5 + self._chance()))
-            try:
-                await self._pass()
-            except AlreadyPruning:
-                self._emitter.notice("prune.left_to_another", "debug")
-            except Exception as error:
-                # Not only an outage: a defect here must not end the pruning for good, in silence.
-                said = error.what if isinstance(error, LedgerUnavailable) else repr(error)
-                self._emitter.notice("prune.failed", "warning", error=said)
-
-    async def _pass(self) -> None:
+    async def once(self) -> None:
         began, total = time.monotonic(), Pruned()
         async with aclosing(pruning(self._ledger, self._keeps)) as steps:
             async for step in steps:

@@ -19,16 +19,15 @@ from aio_pika.abc import AbstractConnection
 from aiormq.exceptions import AMQPError, ChannelNotFoundEntity
 
 from acklast.absence import SLACK, Absence, Look
+from acklast.chores import Pass
 from acklast.config import Config
 from acklast.custody import raw_of
-from acklast.errors import AcklastError
 from acklast.ledger.connect import Address
 from acklast.ledger.missing import AlreadySearching, Overdue, Search
 from acklast.pruner import pause_s
 from acklast.settle import Send
 from acklast.stuck import stuck
 from acklast.telemetry.events import Emitter
-from acklast_topology.calls import only_real_cancellation
 from acklast_topology.carrier import carrier_properties
 from acklast_topology.inspect import LOOKS_S
 from acklast_topology.names import Names, work_key
@@ -191,8 +190,11 @@ class Again:
         return sent.status
 
 
-class Reconciler:
-    """The daemon's own: a pass over its lanes about every ``every_s`` seconds; never where that is 0."""
+class Reconciler(Pass):
+    """The daemon's own: a pass over its lanes."""
+
+    name = "reconcile"
+    taken = AlreadySearching
 
     def __init__(
         self,
@@ -205,7 +207,8 @@ class Reconciler:
         *,
         chance: Callable[[], float],
     ) -> None:
-        """``brokers`` says the broker's URLs of the moment; ``chance`` gives random numbers in [0, 1)."""
+        """``brokers`` says the broker's URLs of the moment."""
+        super().__init__(emitter, config.ledger.reconcile_every_s, chance)
         self._brokers = brokers
         self._management = config.broker.management_url
         self._planned = {queue.name for queue in config.plan().queues}
@@ -215,43 +218,10 @@ class Reconciler:
         self._connect = connect
         self._names = config.names
         self._send = send
-        self._emitter = emitter
-        self._every_s = config.ledger.reconcile_every_s
-        self._chance = chance
         self._told: dict[str, tuple[int, int]] = {}
         self._stuck: Mapping[str, int] = {}
-        self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        if self._every_s:
-            self._task = asyncio.create_task(self._run(), name="reconcile")
-
-    def stop(self) -> None:
-        """Begin nothing more, at once."""
-        if self._task is not None:
-            self._task.cancel()
-
-    async def close(self) -> None:
-        """Stop, and wait until its connection is gone."""
-        self.stop()
-        if self._task is not None:
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _run(self) -> None:
-        while True:
-            # Half to one and a half times as long: daemons that start together do not search together.
-            await asyncio.sleep(self._every_s * (0.5 + self._chance()))
-            try:
-                with only_real_cancellation():
-                    await self._pass()
-            except AlreadySearching:
-                self._emitter.notice("reconcile.left_to_another", "debug")
-            except Exception as error:
-                # Not only an outage: a defect here must not end it for good, in silence.
-                said = error.what if isinstance(error, AcklastError) else repr(error)
-                self._emitter.notice("reconcile.failed", "warning", error=said)
-
-    async def _pass(self) -> None:
+    async def once(self) -> None:
         search = await Search.connect(self._address)
         try:
             looks = look(search, await self._connect(), self._queues, self._lanes)

@@ -14,11 +14,12 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
 
+from acklast.chores import Chore
 from acklast.config import Config
 from acklast.errors import AcklastError, LedgerUnavailable
 from acklast.ledger.outbox import BATCH, Dead, Later, Outbox, Promised
 from acklast.telemetry.events import Emitter
-from acklast_topology.publish import BrokerUnreachable, Job, Publisher, Status, TopologyMissing
+from acklast_topology.publish import Job, Publisher, Status, TopologyMissing
 
 _FIRST_S: Final = 1.0
 _LONGEST_S: Final = 300.0
@@ -42,8 +43,10 @@ class Batch:
         self.later.append(Later(row.id, wait_s(row.tries), error))
 
 
-class Relay:
+class Relay(Chore):
     """Publishes until it is closed."""
+
+    name = "relay"
 
     def __init__(
         self,
@@ -63,21 +66,10 @@ class Relay:
         self._poll_s = poll_s
         self._chance = chance
         self._failing = ""
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        self._task = asyncio.create_task(self.run(), name="relay")
-
-    def stop(self) -> None:
-        """Begin nothing more, at once: what is not confirmed by now stays in the outbox."""
-        if self._task is not None:
-            self._task.cancel()
 
     async def close(self) -> None:
-        """Stop, and wait until its connections are gone."""
-        self.stop()
-        if self._task is not None:
-            await asyncio.gather(self._task, return_exceptions=True)
+        """Stop, and wait until its connections are gone: what is not confirmed by now stays in the outbox."""
+        await super().close()
         await self._outbox.close()
 
     async def run(self) -> None:
@@ -91,7 +83,7 @@ class Relay:
                         tries = self._well()
                         if not full:
                             await asyncio.sleep(self._poll_s * (0.5 + self._chance()))
-            except (LedgerUnavailable, BrokerUnreachable, TopologyMissing, TimeoutError) as error:
+            except (LedgerUnavailable, ConnectionError, TopologyMissing, TimeoutError) as error:
                 self._say(error)
             except Exception as defect:
                 self._emitter.notice("relay.defect", "error", exc_info=defect)

@@ -9,11 +9,12 @@ import random
 import socket
 from collections.abc import Iterator
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from acklast import __version__
 from acklast.broker import Link
 from acklast.carriers import CarrierSender
+from acklast.chores import Chore
 from acklast.config.models import Config, Custody, Receiver
 from acklast.config.rotation import Servers
 from acklast.consumer import Consumer
@@ -100,18 +101,6 @@ def _collect_seldom() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER, 20, 100)
-
-
-class Chore(Protocol):
-    """Something that goes on beside the lanes, and that a drain does not wait for."""
-
-    def start(self) -> None: ...
-
-    def stop(self) -> None:
-        """Begin nothing more, at once."""
-
-    async def close(self) -> None:
-        """Stop, and wait until its connections are gone."""
 
 
 class Daemon:

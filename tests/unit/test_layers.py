@@ -48,6 +48,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "letterbox",
         "drain",
         "overlong",
+        "chores",
         "pruner",
         "reconciler",
         "stuck",

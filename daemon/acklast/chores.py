@@ -1,0 +1,74 @@
+"""What goes on beside the lanes: tasks that a drain does not wait for."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar
+
+from acklast.errors import AcklastError
+from acklast.telemetry.events import Emitter
+from acklast_topology.calls import only_real_cancellation
+
+
+class Chore(ABC):
+    """One such task."""
+
+    name: ClassVar[str]
+    _task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self.run(), name=self.name)
+
+    def stop(self) -> None:
+        """Begin nothing more, at once."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def close(self) -> None:
+        """Stop, and wait until its connections are gone."""
+        self.stop()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    @abstractmethod
+    async def run(self) -> None:
+        """Go on for ever."""
+
+
+class Pass(Chore):
+    """A chore that comes about every ``every_s`` seconds; never where that is 0.
+
+    ``chance`` gives random numbers in [0, 1). The first pass comes no earlier than the others.
+    """
+
+    taken: ClassVar[type[AcklastError]]
+    """Says that another process is at it: then it is left to that one."""
+
+    def __init__(self, emitter: Emitter, every_s: float, chance: Callable[[], float]) -> None:
+        self._emitter = emitter
+        self._every_s = every_s
+        self._chance = chance
+
+    def start(self) -> None:
+        if self._every_s:
+            super().start()
+
+    async def run(self) -> None:
+        while True:
+            # Half to one and a half times as long: daemons that start together do not come together.
+            await asyncio.sleep(self._every_s * (0.5 + self._chance()))
+            try:
+                with only_real_cancellation():
+                    await self.once()
+            except self.taken:
+                self._emitter.notice(f"{self.name}.left_to_another", "debug")
+            except Exception as error:
+                # Not only an outage: a defect here must not end it for good, in silence.
+                said = error.what if isinstance(error, AcklastError) else repr(error)
+                self._emitter.notice(f"{self.name}.failed", "warning", error=said)
+
+    @abstractmethod
+    async def once(self) -> None:
+        """One pass."""
