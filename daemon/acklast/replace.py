@@ -20,7 +20,7 @@ from aiormq.exceptions import ChannelLockedResource, ChannelPreconditionFailed
 
 from acklast.errors import TopologyError
 from acklast.moving import Emptiness, Mover, Tell
-from acklast.ways import ALONE, Rows, asking, open_ways, shut_ways, ways_of
+from acklast.ways import ALONE, Rows, Way, asking, open_ways, shut_ways, ways_of
 from acklast_topology.declare import apply, exists, ready
 from acklast_topology.finding import Finding, Found
 from acklast_topology.names import Names
@@ -28,6 +28,8 @@ from acklast_topology.plan import Binding, Exchange, Plan, Queue, bindings_of
 
 _AT_ONCE: Final = 4
 """Queues that are replaced at the same time."""
+_TRIES: Final = 5
+"""A daemon of other settings that declares at just the moment when a name is free makes its own queue."""
 _PAUSE_S: Final = 0.5
 APART_S: Final = 3.0
 """Between the end of a queue and the next one of its name. Made again at once, RabbitMQ (3.10) tells the old
@@ -84,21 +86,15 @@ class Replacing:
         """
         stand_in = Queue(self.names.moving(queue.name), queue.arguments)
         ways = ways_of(self.names, queue.name, self.bindings)
-        if await self._made(queue, only_if_there=True) is Found.DIFFERS:
-            # One that an interrupted change has left is good, whatever its arguments.
-            await self._made(stand_in)
-            self.tell("made", stand_in.name, 0)
-            await open_ways(self.connection, stand_in.name, ways)
-            self.tell("bound", stand_in.name, 0)
-            await shut_ways(self.connection, queue.name, ways)
-            self.tell("unbound", queue.name, 0)
-            await self._empty(queue.name, into=stand_in.name)
-            await self._delete_for_now(queue.name)
-        if await self._made(queue) is Found.DIFFERS:
-            raise TopologyError(
-                f"queue {queue.name} was made again as it was while it was being replaced",
-                "A daemon with other settings did: stop it or update it, and run this again",
-            )
+        left = _TRIES
+        while await self._made(queue) is Found.DIFFERS:
+            if not left:
+                raise TopologyError(
+                    f"queue {queue.name} was made again as it was while it was being replaced",
+                    "A daemon with other settings did: stop it or update it, and run this again",
+                )
+            left -= 1
+            await self._clear(queue.name, stand_in, ways)
         self.tell("made", queue.name, 0)
         await open_ways(self.connection, queue.name, ways)
         self.tell("bound", queue.name, 0)
@@ -108,9 +104,19 @@ class Replacing:
             await self._empty(stand_in.name, into=queue.name)
             await self._delete(stand_in.name)
 
-    async def _made(self, queue: Queue, *, only_if_there: bool = False) -> Found:
-        if only_if_there and not (await exists(self.connection, "queue", queue.name)).fit:
-            return Found.MISSING
+    async def _clear(self, queue: str, stand_in: Queue, ways: list[Way]) -> None:
+        """Have another queue stand in for one, and delete that."""
+        # One that an interrupted change has left is good, whatever its arguments.
+        await self._made(stand_in)
+        self.tell("made", stand_in.name, 0)
+        await open_ways(self.connection, stand_in.name, ways)
+        self.tell("bound", stand_in.name, 0)
+        await shut_ways(self.connection, queue, ways)
+        self.tell("unbound", queue, 0)
+        await self._empty(queue, into=stand_in.name)
+        await self._delete_for_now(queue)
+
+    async def _made(self, queue: Queue) -> Found:
         [found] = await apply(self.connection, Plan((), (queue,), ()))
         if found.status is Found.REFUSED:
             raise TopologyError(f"queue {queue.name} cannot be made: {found.detail}", found.remedy)
