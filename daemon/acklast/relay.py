@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from acklast_topology.publish import Job, Publisher, Status, TopologyMissing
 
 _FIRST_S: Final = 1.0
 _LONGEST_S: Final = 300.0
+_LINGER_S: Final = 30.0
 _AGAIN_S: Final = (0.2, 1.0, 2.0, 5.0)
 
 
@@ -77,18 +79,31 @@ class Relay(Chore):
         tries = 0
         while True:
             try:
-                async with self._new_publisher() as publisher:
-                    while True:
-                        full = await self.once(publisher) == BATCH
-                        tries = self._well()
-                        if not full:
-                            await asyncio.sleep(self._poll_s * (0.5 + self._chance()))
+                if await self._outbox.is_due():
+                    await self._publish_all()
+                tries = self._well()
+                await self._pause()
+                continue
             except (LedgerUnavailable, ConnectionError, TopologyMissing, TimeoutError) as error:
                 self._say(error)
             except Exception as defect:
                 self._emitter.notice("relay.defect", "error", exc_info=defect)
             await asyncio.sleep(_AGAIN_S[min(tries, len(_AGAIN_S) - 1)] * (0.5 + self._chance()))
             tries += 1
+
+    async def _publish_all(self) -> None:
+        """Publish until nothing has come for a while: most daemons never need the connection."""
+        async with self._new_publisher() as publisher:
+            last = time.monotonic()
+            while time.monotonic() - last < _LINGER_S:
+                if taken := await self.once(publisher):
+                    last = time.monotonic()
+                    self._well()
+                if taken < BATCH:
+                    await self._pause()
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self._poll_s * (0.5 + self._chance()))
 
     def _well(self) -> int:
         if self._failing:

@@ -31,7 +31,7 @@ MUTATIONS: Final = {
     "acts on a verdict that nobody recorded": Mutation(
         DELIVERY,
         "_record",
-        "await lane.insist(lane.ledger.record, session, record)",
+        "await insist_on(lane, envelope, session, record)",
         "Recorded.RECORDED",
         "success",
     ),
@@ -51,7 +51,7 @@ MUTATIONS: Final = {
         "retry",
     ),
     "takes an unconfirmed publish for a confirmed one": Mutation(
-        Settler, "_send_on", "sent.status is Status.CONFIRMED", "sent.status", "retry"
+        Settler, "_insist", "sent.status is Status.CONFIRMED", "sent.status", "retry"
     ),
     "acks a copy of a job that another owns": Mutation(
         DELIVERY,

@@ -64,6 +64,7 @@ order by o.due_at, o.id
 limit $1
 for update of o skip locked
 """
+_IS_DUE: Final = "select exists (select from acklast.outbox where due_at <= clock_timestamp())"
 _GONE: Final = "delete from acklast.outbox where id = any($1::bigint[])"
 _LATER: Final = """
 update acklast.outbox o
@@ -124,6 +125,20 @@ class Outbox:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._connection: Connection | None = None
+
+    async def is_due(self) -> bool:
+        """Whether anything is to be published now.
+
+        Raises:
+            LedgerUnavailable: the ledger does not answer.
+        """
+        connection = await self._ready()
+        try:
+            with unavailable_as_error():
+                return bool(await connection.fetchval(_IS_DUE))
+        except BaseException:
+            await self.close()
+            raise
 
     @asynccontextmanager
     async def take(self, count: int = BATCH) -> AsyncIterator[Taken]:
