@@ -94,7 +94,7 @@ class Replacing:
                     "A daemon with other settings did: stop it or update it, and run this again",
                 )
             left -= 1
-            await self._clear(queue.name, stand_in, ways)
+            await self._clear(queue, stand_in, ways)
         self.tell("made", queue.name, 0)
         await open_ways(self.connection, queue.name, ways)
         self.tell("bound", queue.name, 0)
@@ -104,16 +104,16 @@ class Replacing:
             await self._empty(stand_in.name, into=queue.name)
             await self._delete(stand_in.name)
 
-    async def _clear(self, queue: str, stand_in: Queue, ways: list[Way]) -> None:
+    async def _clear(self, queue: Queue, stand_in: Queue, ways: list[Way]) -> None:
         """Have another queue stand in for one, and delete that."""
         # One that an interrupted change has left is good, whatever its arguments.
         await self._made(stand_in)
         self.tell("made", stand_in.name, 0)
         await open_ways(self.connection, stand_in.name, ways)
         self.tell("bound", stand_in.name, 0)
-        await shut_ways(self.connection, queue, ways)
-        self.tell("unbound", queue, 0)
-        await self._empty(queue, into=stand_in.name)
+        await shut_ways(self.connection, queue.name, ways)
+        self.tell("unbound", queue.name, 0)
+        await self._empty(queue.name, into=stand_in.name)
         await self._delete_for_now(queue)
 
     async def _made(self, queue: Queue) -> Found:
@@ -153,19 +153,24 @@ class Replacing:
             await channel.queue_delete(queue)
         self.tell("deleted", queue, 0)
 
-    async def _delete_for_now(self, queue: str) -> None:
-        """Delete a queue, and have nobody else make one of its name for a while."""
+    async def _delete_for_now(self, queue: Queue) -> None:
+        """Delete a queue, have nobody else make one of its name for a while, then make it anew.
+
+        Between two commands somebody may be faster: whoever asks for the queue next finds that it differs.
+        """
         barred = False
         async with asking(self.connection) as channel:
-            await channel.queue_delete(queue)
-            self.tell("deleted", queue, 0)
-            with suppress(ChannelPreconditionFailed, ChannelLockedResource):  # somebody was faster
-                await channel.queue_declare(queue, exclusive=True, arguments=ALONE)
+            await channel.queue_delete(queue.name)
+            self.tell("deleted", queue.name, 0)
+            with suppress(ChannelPreconditionFailed, ChannelLockedResource):
+                await channel.queue_declare(queue.name, exclusive=True, arguments=ALONE)
                 barred = True
         await asyncio.sleep(self.apart_s)
         if barred:
             async with asking(self.connection) as channel:
-                await channel.queue_delete(queue)
+                await channel.queue_delete(queue.name)
+                with suppress(ChannelPreconditionFailed, ChannelLockedResource):
+                    await channel.queue_declare(queue.name, durable=True, arguments=dict(queue.arguments))
 
     # --- an exchange ------------------------------------------------------------------------------
 

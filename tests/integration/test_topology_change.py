@@ -149,7 +149,7 @@ async def test_a_work_queue_is_replaced_under_publishers_wherever_the_tool_is_st
         assert set(confirmed) <= await keys_in(connection, WORK)
 
 
-async def test_a_daemon_of_other_settings_does_not_get_in_between(broker: Broker) -> None:
+async def test_a_daemon_of_other_settings_does_not_stop_it(broker: Broker) -> None:
     async with await broker.connect() as connection, await broker.connect() as other:
         queue = await made_otherwise(connection, WORK, x_delivery_limit=20)
         theirs = Plan((), (Queue(WORK, {**queue.arguments, "x-delivery-limit": 20}),), ())
@@ -162,7 +162,8 @@ async def test_a_daemon_of_other_settings_does_not_get_in_between(broker: Broker
         emptiness = Emptiness(connection, listed, GRACE_S)
         await Replacing(connection, NAMES, [], emptiness, Steps(), apart_s=0.5).queue(queue)
         ended.set()
-        assert Found.CREATED not in await insisting
+        # Between two commands it may get in; its queue is replaced as the first one was.
+        assert Found.DIFFERS in await insisting
         await as_planned(connection)
 
 
