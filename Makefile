@@ -44,7 +44,7 @@ demo-reminders: servers ## Run the example without Python in the lane: 600 remin
 test: servers ## Run the tests; ARGS="-k name" picks some, WORKERS=0 runs them one after the other
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-test-brokers: servers ## Run the tests that talk to a broker on RabbitMQ 4.0 and 4.3 too, built on first use; as root
+test-brokers: servers ## Run the tests that talk to a broker on RabbitMQ 4.0 and 4.3 too, half an hour each, built on first use; as root
 	@$(BIN)/python -m dev.brokers test -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: lint types test ## Do exactly what CI does: lint, types, tests
