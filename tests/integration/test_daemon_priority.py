@@ -88,7 +88,6 @@ async def test_what_is_urgent_starts_at_once_and_the_rest_goes_on(one_site: NewS
             assert await daemon.drained() == Exit.OK
 
 
-@pytest.mark.soak
 async def test_a_priority_stays_as_it_came_through_every_hop(one_site: NewSite) -> None:
     async with one_site(lookahead=10, quota="1 per 5 s") as place:
         await place.publish(*jobs_of("low", 60, LOW), *jobs_of("unset", 60, None), *jobs_of("high", 60, HIGH))
