@@ -61,6 +61,7 @@ async def held_too_long(broker: Broker) -> AsyncIterator[asyncio.Event]:
         yield ended
 
 
+@pytest.mark.soak
 async def test_what_is_held_leaves_before_the_broker_ends_its_channel(
     new_site: NewSite, broker: Broker, broker_node: Node
 ) -> None:
@@ -143,6 +144,7 @@ async def test_what_cannot_be_sent_on_during_an_alarm_goes_back_in_time(
             assert len(place.log.effects()) == 1
 
 
+@pytest.mark.soak
 async def test_who_holds_on_does_lose_the_channel_and_nothing_else(
     new_site: NewSite, broker: Broker, broker_node: Node
 ) -> None:

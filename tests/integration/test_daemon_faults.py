@@ -115,6 +115,7 @@ async def test_a_connection_that_is_half_open_is_given_up_on_both_sides(
 
 
 @pytest.mark.parametrize("receiver", ["bulk"], indirect=True)
+@pytest.mark.soak
 async def test_a_broker_that_stands_still_is_left_and_found_again(
     new_site: NewSite, broker_node: Node, tmp_path: Path
 ) -> None:

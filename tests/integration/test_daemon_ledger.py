@@ -163,6 +163,7 @@ async def test_hosts_of_which_none_waits_for_another(
     assert "synchronous_standby_names" in said
 
 
+@pytest.mark.soak
 async def test_a_primary_that_is_lost_to_its_standby(broker: Broker, tmp_path: Path) -> None:
     with own_pair() as (primary, standby):
         database = urlsplit(await a_database(primary)).path[1:]
