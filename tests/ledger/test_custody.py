@@ -150,12 +150,11 @@ async def test_what_was_sent_again_is_due_anew(postgres: PostgresWorld) -> None:
     assert await overdue(postgres) == {}
 
 
-async def test_nothing_is_sent_of_a_job_that_has_moved(postgres: PostgresWorld, session: Session) -> None:
+async def test_nothing_is_sent_of_a_job_that_has_moved(postgres: PostgresWorld) -> None:
     await postgres.ledger.manifest("r", [row("a")])
     await postgres.grow_old(1)
     job = (await overdue(postgres))["a"]
-    fresh = session and await start(postgres.ledger, "three")
-    await started(postgres.ledger, fresh, "a")
+    await started(postgres.ledger, await start(postgres.ledger), "a")
     search = await Search.connect(Address.of(postgres.dsn))
     assert await search.take(job) is None
     await search.close()
