@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import hashlib
+import json
 from pathlib import Path
 
 import asyncpg
@@ -14,7 +15,7 @@ from acklast.errors import Exit
 from acklast.ledger.api import Claim, Fresh, ManifestRow, Record, Session
 from acklast.ledger.postgres import PostgresLedger
 from acklast.outcome import Complete
-from harness.command import Command
+from harness.command import Command, Ended
 
 LANE = "cleanup"
 
@@ -91,3 +92,52 @@ def test_an_unknown_run_leaves_no_file(command: Command) -> None:
     out = command.directory / "proof.csv"
     assert command("runs", "proof", "nobody", "--out", str(out), "--json").exit == Exit.NOT_FOUND
     assert list(command.directory.glob("proof.csv*")) == []
+
+
+async def test_what_a_run_is_about_is_set_and_audited(
+    ledger: PostgresLedger, ledger_dsn: str, command: Command
+) -> None:
+    async def runs(*words: str) -> Ended:
+        return await asyncio.to_thread(command, "runs", *words, "--json")
+
+    set_ = ("set", "first", "--as", "day-shift")
+    at = ("--deadline", "2030-01-31T19:00:00+01:00")
+    told = (await runs(*set_, *at, "--owner", "billing", "--label", "team=rent")).document
+    full = {"deadline": "2030-01-31T18:00:00+00:00", "owner": "billing", "labels": {"team": "rent"}}
+    assert (told["changed"], told["after"]) == (True, full)
+    assert not (await runs(*set_, "--owner", "billing")).document["changed"]
+    shown = (await runs("show", "first")).document
+    assert {name: shown[name] for name in full} == full
+    none = ("--deadline", "none", "--owner", "none", "--label", "team=", "--label", "kind=a")
+    told = (await runs(*set_, *none)).document
+    assert told["after"] == {"deadline": None, "owner": None, "labels": {"kind": "a"}}
+    connection = await asyncpg.connect(ledger_dsn)
+    rows = await connection.fetch("select actor, action, run, detail from acklast.audit order by id")
+    await connection.close()
+    assert [tuple(row)[:3] for row in rows] == [("day-shift", "runs.set", "first")] * 2
+    assert json.loads(rows[0]["detail"])["after"] == full
+
+
+async def test_a_run_of_headers_alone_is_set_and_still_has_no_manifest(
+    ledger: PostgresLedger, command: Command
+) -> None:
+    ended = await asyncio.to_thread(command, "runs", "set", "foreign", "--owner", "billing")
+    assert ended.exit == Exit.OK
+    shown = (await asyncio.to_thread(command, "runs", "show", "foreign", "--json")).document
+    assert (shown["manifest"], shown["owner"], shown["balanced"]) == (None, "billing", True)
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (("nobody", "--owner", "x"), Exit.NOT_FOUND),
+        (("first",), Exit.USAGE),
+        (("first", "--label", "team"), Exit.USAGE),
+        (("first", "--label", "a b=c"), Exit.USAGE),
+        (("first", "--deadline", "2030-01-31T18:00:00"), Exit.USAGE),
+    ],
+)
+def test_what_cannot_be_set_is_refused(
+    ledger: PostgresLedger, command: Command, options: tuple[str, ...], code: Exit
+) -> None:
+    assert command("runs", "set", *options).exit == code

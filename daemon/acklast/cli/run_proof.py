@@ -20,18 +20,15 @@ from acklast.cli.lane_target import operations_of
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, plain, say_json
 from acklast.cli.proof import ORDER, PRUNABLE
+from acklast.cli.run_target import RunName, no_such_run
 from acklast.config import Config
-from acklast.errors import AcklastError, Exit
+from acklast.errors import Exit
 from acklast.ledger.api import State
 from acklast.ledger.operate import Operations
 from acklast.ledger.runs import Item, items_of, standing_of
 
 COLUMNS: Final = tuple(inspect.signature(Item).parameters)
 _TELL: Final = 1_000
-
-
-class NoSuchRun(AcklastError):  # noqa: N818 - named for what is true, not for being an error
-    exit = Exit.NOT_FOUND
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,7 @@ class Proof:
 
 
 def proof(
-    run: Annotated[str, typer.Argument(help="The run's id.")],
+    run: RunName,
     out: Annotated[Path, typer.Option(help="The file to write, CSV.", dir_okay=False)],
     config: ConfigPath = CONFIG,
     as_json: Json = False,
@@ -89,9 +86,7 @@ async def _write(config: Config, run: str, out: Path) -> Proof:
         async with operations_of(config) as operations, operations.snapshot():
             standing = await standing_of(operations, run)
             if standing is None:
-                raise NoSuchRun(
-                    f"the ledger knows no run {run!r}", "Check its id, or see 'acklast runs list'"
-                )
+                raise no_such_run(run)
             with (
                 part.open("w", newline="", encoding="utf-8") as file,
                 bar(standing.total, f"proof of {run}") as progress,

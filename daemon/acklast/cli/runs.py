@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
-from acklast.cli import run_proof
+from acklast.cli import run_proof, run_set
 from acklast.cli.exits import epilog
 from acklast.cli.lane_target import operations_of
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, plain, say_json
 from acklast.cli.proof import ORDER, PRUNABLE, progress, proof
-from acklast.cli.run_proof import NoSuchRun
+from acklast.cli.run_set import said, shown
+from acklast.cli.run_target import NoSuchRun, RunName, no_such_run
 from acklast.cli.servers import ledger_of
 from acklast.config import Config
 from acklast.errors import Exit
@@ -30,14 +31,14 @@ def _group() -> None:
 
 @app.command(epilog=epilog(Exit.NOT_FOUND, Exit.UNFIT))
 def show(
-    run: Annotated[str, typer.Argument(help="The run's id.")],
+    run: RunName,
     config: ConfigPath = CONFIG,
     as_json: Json = False,
 ) -> Exit:
     """Show a run's counts and the proof that every job of its manifest is in exactly one state."""
     view = asyncio.run(_run(configured(config), run))
     if view is None:
-        raise NoSuchRun(f"the ledger knows no run {run!r}", "Check its id; a run begins with its first job")
+        raise no_such_run(run)
     if as_json:
         say_json(account(view))
     else:
@@ -65,6 +66,7 @@ def list_(
 
 
 app.command(epilog=epilog(Exit.NOT_FOUND, Exit.UNFIT))(run_proof.proof)
+app.command("set", epilog=epilog(Exit.NOT_FOUND))(run_set.set_)
 
 
 async def _listed(config: Config, limit: int, before: str | None, by_header: bool) -> list[Listed]:
@@ -113,6 +115,8 @@ def account(view: RunView) -> dict[str, object]:
         "balanced": view.balanced,
         "attempts": view.attempts,
         "created_at": plain(view.created_at),
+        **shown(view.about),
+        "cancelled": plain(view.cancelled),
         "proof": proof(view),
     }
 
@@ -120,6 +124,10 @@ def account(view: RunView) -> dict[str, object]:
 def _tell(view: RunView) -> None:
     console = people()
     console.print(f"run {view.run}: {progress(view)}")
+    if about := said(view.about):
+        console.print(f"  {about}")
+    if (end := view.cancelled) is not None:
+        console.print(f"  cancelled by {end.actor} at {plain(end.at)}: {end.reason or 'no reason given'}")
     for state in ORDER:
         gone = view.pruned.get(state, 0)
         pruned = f"  {gone} of them pruned" if gone else ""

@@ -30,7 +30,7 @@ def parse_moment(text: str) -> datetime:
     Raises:
         Refused: it is none, or says nothing of its offset.
     """
-    remedy = 'Give RFC 3339 with an offset, like "2030-01-31T03:00:00Z", or use --for'
+    remedy = 'Give RFC 3339 with an offset, like "2030-01-31T03:00:00Z"'
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -13,6 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
+from acklast.ledger.about import NOTHING, Cancellation, RunAbout
 from acklast.ledger.retention import Keeps, Step
 from acklast.outcome import Verdict
 from acklast_topology.job import Job
@@ -243,6 +244,8 @@ class RunView:
     attempts: int
     """Claims started over the run, spent or not."""
     pruned: Mapping[State, int] = field(default_factory=dict)
+    about: RunAbout = NOTHING
+    cancelled: Cancellation | None = None
 
     @property
     def total(self) -> int:
@@ -338,8 +341,14 @@ class Ledger(Protocol):
         Raises ``ClaimLost`` at the end, rolling everything back, where the fence has moved on.
         """
 
-    async def manifest(self, run: str, rows: Sequence[ManifestRow]) -> Sequence[Manifested]:
-        """Promise jobs of a run, in one transaction; one answer per row, in order."""
+    async def manifest(
+        self, run: str, rows: Sequence[ManifestRow], about: RunAbout = NOTHING
+    ) -> Sequence[Manifested]:
+        """Promise jobs of a run, in one transaction; one answer per row, in order.
+
+        ``about`` adds to what is known of the run. Raises ``RunDiffers`` where it contradicts that, and
+        ``RunCancelled``; nothing is promised then.
+        """
 
     async def cancel(self, lane: str, key: str) -> bool:
         """Cancel a job that is not final; False where there is none such."""

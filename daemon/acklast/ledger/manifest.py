@@ -8,9 +8,12 @@ from typing import Final
 
 import asyncpg
 
+from acklast.ledger.about import NOTHING, RunAbout, RunCancelled, joined
 from acklast.ledger.api import Manifested, ManifestRow, State
+from acklast.ledger.evidence import storable_json
 from acklast.ledger.notes import Place
 from acklast.ledger.pool import Handle
+from acklast.ledger.reading import about_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +90,30 @@ order by k.lane, k.key
 on conflict (lane, key) do nothing
 """
 
-# Last, so that this row is locked for a moment only.
+# Last, so that this row is locked for a moment only. What was known before stays: a contradiction is seen in
+# what comes back.
 _RUN: Final = """
-insert into acklast.runs as r (run, manifest) values ($1, $2)
-on conflict (run) do update set manifest = r.manifest + excluded.manifest
+insert into acklast.runs as r (run, manifest, deadline, owner, labels) values ($1, $2, $3, $4, $5::jsonb)
+on conflict (run) do update
+set manifest = coalesce(r.manifest, 0) + excluded.manifest,
+    deadline = coalesce(r.deadline, excluded.deadline), owner = coalesce(r.owner, excluded.owner),
+    labels = excluded.labels || r.labels
+returning deadline, owner, labels
 """
 
+# A statement of its own, with the run's row locked, as whoever cancels locks it: so each sees the other.
+_CANCELLED: Final = "select exists (select from acklast.cancelled_runs where run = $1)"
 
-async def promise(connection: Handle, run: str, rows: Sequence[ManifestRow]) -> list[Manifested]:
-    """Insert a run's jobs, in one transaction; one answer per row, in order."""
+
+async def promise(
+    connection: Handle, run: str, rows: Sequence[ManifestRow], about: RunAbout = NOTHING
+) -> list[Manifested]:
+    """Insert a run's jobs, in one transaction; one answer per row, in order.
+
+    Raises:
+        RunDiffers: ``about`` contradicts what is known of the run.
+        RunCancelled: it was cancelled.
+    """
     async with connection.transaction():
         await connection.execute(_STAGE)
         await connection.copy_records_to_table(
@@ -107,8 +125,16 @@ async def promise(connection: Handle, run: str, rows: Sequence[ManifestRow]) -> 
         )
         new, known = await _insert(connection, run, {(row.lane, row.key) for row in rows})
         await _keep(connection, rows)
-        await connection.execute(_RUN, run, len(new))
+        await _enter(connection, run, len(new), about)
     return answers(rows, new, known)
+
+
+async def _enter(connection: Handle, run: str, new: int, about: RunAbout) -> None:
+    told = (about.deadline, about.owner, storable_json(dict(about.labels)))
+    [row] = await connection.fetch(_RUN, run, new, *told)
+    joined(run, about_of(row), about)
+    if await connection.fetchval(_CANCELLED, run):
+        raise RunCancelled(run)
 
 
 async def _keep(connection: Handle, rows: Sequence[ManifestRow]) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from acklast.ledger import manifest
+from acklast.ledger.about import NOTHING, RunAbout, RunCancelled, joined
 from acklast.ledger.api import (
     AttemptView,
     Claim,
@@ -252,7 +253,13 @@ class MemoryLedger:
         job.recorded_at = self._clock()
         return True
 
-    async def manifest(self, run: str, rows: Sequence[ManifestRow]) -> Sequence[Manifested]:
+    async def manifest(
+        self, run: str, rows: Sequence[ManifestRow], about: RunAbout = NOTHING
+    ) -> Sequence[Manifested]:
+        made = self._runs.get(run)
+        about = joined(run, made.about if made else NOTHING, about)
+        if run in self._rows.cancelled:
+            raise RunCancelled(run)
         now, new = self._clock(), set()
         known = {
             place: manifest.Known(job.state, job.fence, job.fingerprint)
@@ -265,7 +272,7 @@ class MemoryLedger:
                 job = self._jobs[row.lane, row.key] = Job(now, row.fingerprint)
                 job.type, job.deadline, job.run = row.type, row.deadline, run
         account = self._runs.setdefault(run, Run(now))
-        account.manifest += len(new)
+        account.manifest, account.about = (account.manifest or 0) + len(new), about
         return manifest.answers(rows, new, known)
 
     async def jobs(self, key: str, lane: str | None = None) -> Sequence[JobView]:
@@ -304,6 +311,8 @@ class MemoryLedger:
             account.created_at if account else None,
             sum(job.claims for job in jobs) + sum(tally.claims for tally in tallies.values()),
             pruned,
+            account.about if account else NOTHING,
+            self._rows.cancelled.get(run),
         )
 
     async def prune(self, keeps: Keeps, *, dry_run: bool = False) -> AsyncGenerator[Step, None]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from acklast.ledger.about import NOTHING, Cancellation, RunAbout
 from acklast.ledger.api import AttemptView, LetterView, State
 from acklast.ledger.retention import Keeps, Pruned, sessions_s
 
@@ -51,7 +52,8 @@ class Job:
 @dataclass(slots=True)
 class Run:
     created_at: datetime
-    manifest: int = 0
+    manifest: int | None = None
+    about: RunAbout = NOTHING
 
 
 @dataclass(slots=True)
@@ -83,6 +85,7 @@ class Rows:
     jobs: dict[tuple[str, str], Job] = field(default_factory=dict)
     letters: list[KeptLetter] = field(default_factory=list)
     runs: dict[str, Run] = field(default_factory=dict)
+    cancelled: dict[str, Cancellation] = field(default_factory=dict)
     tallies: dict[tuple[str, State], PrunedJobs] = field(default_factory=dict)
 
 

@@ -144,6 +144,17 @@ class Operations:
             async for row in self._connection.cursor(sql, *args, prefetch=_PIECE):
                 yield row
 
+    @asynccontextmanager
+    async def changing(self) -> AsyncIterator[Connection]:
+        """The connection in a transaction: all that is done with it is one commit, or nothing.
+
+        Raises:
+            LedgerUnavailable: it may or may not have been committed.
+        """
+        with unavailable_as_error():
+            async with self._connection.transaction():
+                yield self._connection
+
     # --- changing -----------------------------------------------------------------------------------
 
     # Changes come one after another: so each has read what the one before it left, and whoever has read the

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from acklast.ledger import flush
+from acklast.ledger.about import NOTHING, RunAbout
 from acklast.ledger.api import (
     Claim,
     Claimed,
@@ -227,9 +228,11 @@ class PostgresLedger:
 
     # --- accounts -----------------------------------------------------------------------------------
 
-    async def manifest(self, run: str, rows: Sequence[ManifestRow]) -> Sequence[Manifested]:
+    async def manifest(
+        self, run: str, rows: Sequence[ManifestRow], about: RunAbout = NOTHING
+    ) -> Sequence[Manifested]:
         async with self._pool.ask() as connection:
-            return await promise(connection, run, rows)
+            return await promise(connection, run, rows, about)
 
     async def jobs(self, key: str, lane: str | None = None) -> Sequence[JobView]:
         async with self._pool.ask() as connection:

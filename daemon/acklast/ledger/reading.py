@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import asyncpg
 
+from acklast.ledger.about import Cancellation, RunAbout
 from acklast.ledger.api import AttemptView, JobView, LetterView, RunView, State
 from acklast.ledger.pool import Handle
 
@@ -49,7 +50,13 @@ union all
 select state, true, jobs, claims from acklast.run_tallies where run = $1
 """
 
-_MANIFEST: Final = "select manifest, created_at from acklast.runs where run = $1"
+_MANIFEST: Final = """
+select r.manifest, r.created_at, r.deadline, r.owner, coalesce(r.labels, '{}') as labels,
+       c.at as cancelled_at, c.actor, c.reason
+from (select $1::text as run) as asked
+left join acklast.runs r on r.run = asked.run
+left join acklast.cancelled_runs c on c.run = asked.run
+"""
 
 
 async def read_jobs(connection: Handle, key: str, lane: str | None) -> list[JobView]:
@@ -93,18 +100,32 @@ def _json(text: str | None) -> Any:
 async def read_run(connection: Handle, run: str) -> RunView | None:
     # One moment for both statements: a manifest that grows between them would not balance.
     async with connection.transaction(isolation="repeatable_read", readonly=True):
-        made = await connection.fetchrow(_MANIFEST, run)
+        [made] = await connection.fetch(_MANIFEST, run)
         rows = await connection.fetch(_RUN, run)
-    if made is None and not rows:
+    if made["created_at"] is None and made["cancelled_at"] is None and not rows:
         return None
     counts = Counter[State]()
     for row in rows:
         counts[State(row["state"])] += row["jobs"]
     return RunView(
         run=run,
-        manifest=made["manifest"] if made else None,
+        manifest=made["manifest"],
         counts=dict(counts),
-        created_at=made["created_at"] if made else None,
+        created_at=made["created_at"],
         attempts=sum(row["claims"] for row in rows),
         pruned={State(row["state"]): row["jobs"] for row in rows if row["pruned"]},
+        about=about_of(made),
+        cancelled=cancellation_of(made),
     )
+
+
+def about_of(row: asyncpg.Record) -> RunAbout:
+    """What a run's row says of it."""
+    return RunAbout(row["deadline"], row["owner"], json.loads(row["labels"]))
+
+
+def cancellation_of(row: asyncpg.Record) -> Cancellation | None:
+    """Of the columns ``cancelled_at``, ``actor`` and ``reason``."""
+    if row["cancelled_at"] is None:
+        return None
+    return Cancellation(row["cancelled_at"], row["actor"], row["reason"])
