@@ -21,7 +21,7 @@ from acklast.pacing.prefetch import Prefetch
 from acklast.receiver import BulkProtocol
 from acklast.settle import Delivery
 from acklast.telemetry.events import Emitter
-from acklast_topology.calls import only_real_cancellation
+from acklast_topology.calls import bounded, only_real_cancellation
 from acklast_topology.contract import RawMessage
 
 _FIRST: Final = asyncio.FIRST_COMPLETED
@@ -148,7 +148,8 @@ class Consumer:
 
     async def _consume(self, connection: aiormq.abc.AbstractConnection, protocol: BulkProtocol | None) -> str:
         """Consume on a fresh channel until it ends; the reason why it did."""
-        channel = await connection.channel(publisher_confirms=False, timeout=_ANSWER_S)
+        async with bounded(_ANSWER_S):
+            channel = await connection.channel(publisher_confirms=False)
         if protocol is None:
             return await self._consume_on(channel, LibraryChannel(channel))
         session = BulkChannel(channel, protocol)
@@ -187,7 +188,7 @@ class Consumer:
             # Close, so that what this channel holds is requeued now and not at some later death. What is sent
             # on it after that ends the whole connection.
             session.retire()
-            async with asyncio.timeout(_ANSWER_S):
+            async with bounded(_ANSWER_S):
                 await channel.close()
             return cancelled.result()
         error = closing.exception() if not closing.cancelled() else None
@@ -228,7 +229,8 @@ class Consumer:
         async with self._changing:
             tag, self._tag = self._tag, None
             if tag is not None and not self._stopping:
-                await channel.basic_cancel(tag, timeout=_ANSWER_S)
+                async with bounded(_ANSWER_S):
+                    await channel.basic_cancel(tag)
             self._rest()
             await self._give_back(self._recall(math.inf))
 
@@ -242,7 +244,8 @@ class Consumer:
         opened = asyncio.ensure_future(self._gate.opened.wait())
         try:
             while not (opened.done() or self._stopping or any(end.done() for end in ends)):
-                queue = await channel.queue_declare(self._queue, passive=True, timeout=_ANSWER_S)
+                async with bounded(_ANSWER_S):
+                    queue = await channel.queue_declare(self._queue, passive=True)
                 self._outage.stands_by(time.monotonic())
                 self._backlog(queue.message_count or 0, bool(queue.consumer_count))
                 await asyncio.wait({*ends, opened}, timeout=_BACKLOG_S, return_when=_FIRST)
@@ -271,8 +274,9 @@ class Consumer:
 
         if self._stopping:
             return
-        await channel.basic_qos(prefetch_count=prefetch, timeout=_ANSWER_S)
-        answer = await channel.basic_consume(self._queue, on_message, timeout=_ANSWER_S)
+        async with bounded(_ANSWER_S):
+            await channel.basic_qos(prefetch_count=prefetch)
+            answer = await channel.basic_consume(self._queue, on_message)
         self._tag = answer.consumer_tag
 
     async def _look(self, channel: AbstractChannel, session: LibraryChannel | BulkChannel) -> None:
@@ -338,7 +342,8 @@ class Consumer:
             if self._stopping or self._tag is None:
                 return None
             tag, self._tag = self._tag, None
-            await channel.basic_cancel(tag, timeout=_ANSWER_S)
+            async with bounded(_ANSWER_S):
+                await channel.basic_cancel(tag)
             surplus = self._recall(math.inf) if prefetch < self._prefetch.count else []
             await self._give_back(surplus)
             await self._open(channel, session, prefetch)
@@ -356,7 +361,8 @@ class Consumer:
         try:
             async with self._changing:
                 if self._channel is not None and self._tag is not None and not self._channel.is_closed:
-                    await self._channel.basic_cancel(self._tag, timeout=_ANSWER_S)
+                    async with bounded(_ANSWER_S):
+                        await self._channel.basic_cancel(self._tag)
         except LOST:
             return
         finally:

@@ -18,6 +18,7 @@ from aiormq.abc import AbstractChannel, DeliveredMessage
 from acklast.channels import raw_of
 from acklast.errors import TopologyError
 from acklast_topology import contract
+from acklast_topology.calls import bounded
 from acklast_topology.carrier import carrier_properties
 from acklast_topology.contract import Malformed
 from acklast_topology.declare import ready
@@ -31,6 +32,8 @@ tells them, and for as long the management API keeps them."""
 _STATISTICS_S: Final = 60.0
 """The longest that is waited for the statistics of a new queue."""
 _LOOK_S: Final = 0.5
+_GET_S: Final = 10.0
+"""How long the broker may take to hand over a message, or to say that there is none."""
 _BATCH: Final = 64
 """Messages that are published before their confirms are waited for."""
 _BATCH_BYTES: Final = 16 * 2**20
@@ -107,7 +110,8 @@ async def _taken(channel: AbstractChannel, queue: str) -> list[DeliveredMessage]
     taken: list[DeliveredMessage] = []
     size = 0
     while len(taken) < _BATCH and size < _BATCH_BYTES:
-        message = await channel.basic_get(queue, timeout=10)
+        async with bounded(_GET_S):
+            message = await channel.basic_get(queue)
         if not isinstance(message.delivery, spec.Basic.GetOk):
             break
         taken.append(message)

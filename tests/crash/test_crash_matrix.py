@@ -53,13 +53,18 @@ def played(
 ) -> Iterator[Played]:
     """The stories of the cases that this session has selected, under way."""
 
+    # Made here: two threads that ask for the first directory of a session at once take it from each other.
+    home = tmp_path_factory.mktemp("crash")
+
     def run(case: Case) -> Story:
+        place = home / str(case)
+        place.mkdir()
         how: Play = play if case.passed else play_undisturbed
         vhost = f"{migrated_template}_{token_hex(4)}"
         with _virtual_host(broker_server, vhost) as url:
             dsn = databases.create(migrated_template)
             try:
-                return asyncio.run(how(case, tmp_path_factory.mktemp(str(case)), url, dsn))
+                return asyncio.run(how(case, place, url, dsn))
             finally:
                 databases.drop(dsn)
 

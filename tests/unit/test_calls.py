@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Any
 
 import pytest
 
@@ -35,6 +38,36 @@ async def test_a_real_cancellation_passes() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert task.cancelled()
+
+
+@pytest.mark.parametrize("limits", [only_real_cancellation, lambda: bounded(30)], ids=["unbounded", "bounded"])
+async def test_a_cancellation_that_the_library_loses_passes_as_well(limits: Callable[[], Any]) -> None:
+    """``asyncio.wait_for`` loses one that comes in the turn of the answer, before Python 3.12."""
+    answer = asyncio.get_running_loop().create_future()
+    waiting = asyncio.Event()
+
+    async def call() -> None:
+        waiting.set()
+        try:
+            await answer
+        except asyncio.CancelledError:
+            return  # lost
+
+    async def work() -> str:
+        async with AsyncExitStack() as stack:
+            limit = limits()
+            if isinstance(limit, AbstractAsyncContextManager):
+                await stack.enter_async_context(limit)
+            else:
+                stack.enter_context(limit)
+            await call()
+        return "goes on for ever"
+
+    task = asyncio.create_task(work())
+    await waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 async def test_a_task_that_cleans_up_after_a_cancellation_is_not_cancelled_again() -> None:

@@ -28,10 +28,11 @@ def takes_nothing_in(connection: AbstractConnection) -> bool:
 
 @contextmanager
 def only_real_cancellation() -> Iterator[None]:
-    """Let a cancellation through only where somebody did cancel this task.
+    """Let a cancellation through where somebody did cancel this task, and only there.
 
     A connection that dies ends what waits on it with ``CancelledError``. Passed on, it would end a task that
-    nobody cancelled, silently.
+    nobody cancelled, silently. And before Python 3.12 ``asyncio.wait_for``, which the library's time limits
+    are made of, loses a cancellation that comes together with the answer: the task would go on for ever.
 
     Raises:
         ConnectionDied: in place of a ``CancelledError`` that is the library's own.
@@ -44,6 +45,8 @@ def only_real_cancellation() -> Iterator[None]:
         if task is None or task.cancelling() > before:
             raise
         raise ConnectionDied("the connection ended while the call was waiting") from error
+    if task is not None and task.cancelling() > before:
+        raise asyncio.CancelledError
 
 
 @asynccontextmanager
