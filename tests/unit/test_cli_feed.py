@@ -10,8 +10,8 @@ import pytest
 
 from acklast.cli.feed import Fate, Item, Order, Pending, Work, chunks, feed, told_apart, work_of
 from acklast.cli.rows import BadRow, Row
-from acklast.cli.template import KeyTemplate
 from acklast.ledger.api import Ledger, Manifested, ManifestRow
+from acklast.template import KeyTemplate
 from acklast_topology import Job, Publisher, Result, Status
 
 DEADLINE = datetime(2040, 1, 1, tzinfo=UTC)

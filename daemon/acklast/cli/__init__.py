@@ -12,6 +12,7 @@ _EXTRA: Final = frozenset(
     {
         "aiolimiter",
         "asyncpg",
+        "cronsim",
         "opentelemetry",
         "pydantic",
         "rich",

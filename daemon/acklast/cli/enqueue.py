@@ -19,9 +19,9 @@ from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.rows import DataError, Kind, read_rows
 from acklast.cli.servers import ledger_of, require_lane
 from acklast.cli.tally import Tally
-from acklast.cli.template import KeyTemplate
 from acklast.config import Config, Custody, select
 from acklast.errors import BrokerUnavailable, Exit, TopologyError
+from acklast.template import KeyTemplate
 from acklast_topology.publish import BrokerUnreachable, Publisher, TopologyMissing
 
 REPEATS: Final = 3

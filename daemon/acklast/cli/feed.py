@@ -13,9 +13,9 @@ from enum import StrEnum
 from typing import Final, TypeAlias, assert_never
 
 from acklast.cli.rows import BadRow, Entry, Row
-from acklast.cli.template import BadField, KeyTemplate
 from acklast.custody import kept_raw
 from acklast.ledger.api import Ledger, Manifested, ManifestRow
+from acklast.template import BadField, KeyTemplate
 from acklast_topology.publish import Job, Publisher, Status
 
 CHUNK_JOBS: Final = 5000

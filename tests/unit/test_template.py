@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acklast.cli.template import BadField, KeyTemplate
+from acklast.template import BadField, KeyTemplate
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_ -]{0,8}", fullmatch=True).filter(lambda name: name != "run")
 LITERALS = st.text(max_size=8)
