@@ -40,6 +40,16 @@ async def postgres(common_dsn: str) -> AsyncIterator[PostgresWorld]:
 
 
 @pytest.fixture
+async def unseen_postgres(databases: Databases, migrated_template: str) -> AsyncIterator[PostgresWorld]:
+    """A database of its own: one that was emptied keeps its statistics, and the planner believes them."""
+    dsn = databases.create(migrated_template)
+    made = await PostgresWorld.at(dsn)
+    yield made
+    await made.close()
+    databases.drop(dsn)
+
+
+@pytest.fixture
 def ledger(world: World) -> Ledger:
     return world.ledger
 

@@ -268,9 +268,10 @@ async def test_postgres_understands_every_statement_that_can_be_put_together(pos
 
 @pytest.mark.parametrize(("careful", "lookups"), [(False, 7), (True, 10)])
 async def test_a_plan_made_for_an_empty_ledger_is_right_for_a_full_one(
-    postgres: PostgresWorld, careful: bool, lookups: int
+    unseen_postgres: PostgresWorld, careful: bool, lookups: int
 ) -> None:
     """The plan is kept: one that reads a whole table, fine while it is empty, would stay as it fills."""
+    postgres = unseen_postgres
     connection = await asyncpg.connect(postgres.dsn, server_settings=dict(SETTINGS))
     session = await start(postgres.ledger)
     fresh = Fresh(1, 1, 0, ambiguous=False, now=await postgres.now())
