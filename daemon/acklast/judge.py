@@ -113,7 +113,7 @@ async def judge(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh
         return _unstarted(GiveBack(refusal, claimed.ambiguous), clock)
     job_type = lane.app.find(lane.name, envelope.type)
     if job_type is None:
-        return _unstarted(Bury(Reason.UNKNOWN_TYPE, f"no handler in lane {lane.name}"), clock)
+        return _unstarted(Bury(Reason.UNKNOWN_TYPE, lane.app.why_none(lane.name, envelope.type)), clock)
     known = Attempt(claimed.attempt, claimed.rate_limited, envelope.deadline, claimed.ambiguous)
     start = decide_start(known, lane.policy, claimed.now, can_reconcile=job_type.reconcile is not None)
     if isinstance(start, Bury | Hold):

@@ -73,6 +73,13 @@ def test_a_problem_with_a_variable_names_the_variable(tmp_path: Path) -> None:
     assert "ACKLAST__LANE is not a known key: did you mean 'lanes'?" in told
 
 
+def test_a_variable_with_an_underscore_too_few_is_no_silent_nothing(tmp_path: Path) -> None:
+    told = complaint(tmp_path, env={"ACKLAST_LOG_LEVEL": "debug"})
+    assert "ACKLAST_LOG_LEVEL sets nothing: write ACKLAST__LOG__LEVEL" in told
+    strangers = {"ACKLAST_LOG_LEVEL": "", "ACKLAST_BROKER_ROOT": "of others", "ACKLAST_CONFIG": "x.toml"}
+    assert read(tmp_path, env=strangers).log.level == "info"
+
+
 def test_two_variables_for_one_key_are_refused(tmp_path: Path) -> None:
     told = complaint(tmp_path, env=BROKER | {"ACKLAST__BROKER__URLS": "amqp://x/"})
     assert "ACKLAST_BROKER_URL" in told

@@ -72,6 +72,8 @@ def test_a_message_without_a_type_is_for_the_only_handler_of_its_lane() -> None:
     assert only.name == "a.v1"
     app.job("b.v1", lane="one")(refund)
     assert app.find("one", None) is None
+    assert app.why_none("one", None) == "the message names no type; lane one has handlers for 'a.v1', 'b.v1'"
+    assert app.why_none("one", "c.v1").startswith("the message is of type 'c.v1'; lane one has handlers for")
 
 
 def test_a_type_has_one_handler() -> None:

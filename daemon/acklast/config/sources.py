@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from acklast.config.problems import Key, Problem, dotted, meant
+from acklast.config.problems import Key, Problem, dotted, known_keys, meant
 from acklast.config.secrets import secret_path
 from acklast.errors import ConfigError
 
 SHORT = {"ACKLAST_BROKER_URL": ("broker", "urls"), "ACKLAST_LEDGER_DSN": ("ledger", "dsn")}
 PREFIX = "ACKLAST__"
+_ONE = "ACKLAST_"
 _NAMED = ("lanes", "budgets")
 # Each secret: the key that validation knows, then the other forms of it.
 _ALTERNATIVES = {"broker": ("urls", "url", "url_file"), "ledger": ("dsn", "dsn_file")}
@@ -92,6 +93,8 @@ def _overrides(draft: Draft, env: Mapping[str, str]) -> dict[tuple[str, ...], st
     found: dict[tuple[str, ...], str] = {}
     for variable, value in sorted(env.items()):
         key = SHORT.get(variable) or (_key_of(draft, variable) if variable.startswith(PREFIX) else None)
+        if key is None and value and (meant_one := _slip(variable)):
+            draft.problems.append(Problem(variable, "", None, f"sets nothing: write {meant_one}"))
         if key is None or not value:
             continue
         if key in found:
@@ -99,6 +102,13 @@ def _overrides(draft: Draft, env: Mapping[str, str]) -> dict[tuple[str, ...], st
         found[key] = value
         draft.origins[key] = variable
     return found
+
+
+def _slip(variable: str) -> str:
+    """The variable that one with too few underscores means; it would leave the key as it is without a word."""
+    section, _, name = variable.removeprefix(_ONE).lower().partition("_")
+    known = variable.startswith(_ONE) and name in known_keys((section,))
+    return f"{PREFIX}{section}__{name}".upper() if known else ""
 
 
 def _key_of(draft: Draft, variable: str) -> tuple[str, ...] | None:

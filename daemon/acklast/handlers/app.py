@@ -123,6 +123,12 @@ class App:
         """The job type for a message of a lane; one without a type is for the lane's only handler."""
         return self._table.get((lane, type)) or self._catching.get(lane)
 
+    def why_none(self, lane: str, type: str | None) -> str:  # noqa: A002 - the contract's word
+        """Why ``find`` has nothing for a message: what it asked for, and what there is."""
+        known = ", ".join(sorted(repr(job.name) for job in self._jobs.values() if job.lane == lane))
+        asked = "names no type" if type is None else f"is of type {type!r}"
+        return f"the message {asked}; lane {lane} has handlers for {known or 'nothing'}"
+
     def with_lanes(self, jobs: Iterable[JobType]) -> App:
         """The same application with these besides, each for every type of its lane; this one stays as it is.
 
