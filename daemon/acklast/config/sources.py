@@ -105,7 +105,7 @@ def _overrides(draft: Draft, env: Mapping[str, str]) -> dict[tuple[str, ...], st
 
 
 def _slip(variable: str) -> str:
-    """The variable that one with too few underscores means; it would leave the key as it is without a word."""
+    """What a variable with too few underscores means: it would change nothing, without a word."""
     section, _, name = variable.removeprefix(_ONE).lower().partition("_")
     known = variable.startswith(_ONE) and name in known_keys((section,))
     return f"{PREFIX}{section}__{name}".upper() if known else ""
