@@ -2,13 +2,15 @@
 
 The test harness switches them on by the environment variable ``ACKLAST_FAULT``, which names one point and the
 number of the hit at which to die: ``recorded:1``. A line in ``ACKLAST_FAULT_MARK`` tells the harness that the
-process died there and nowhere else.
+process died there and nowhere else. ``armed`` puts something else in the place of the death.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -28,14 +30,29 @@ POINTS: Final = (
 """In the order in which a delivery passes them; see ``acklast.delivery``."""
 
 _PLAN: Final = os.environ.get("ACKLAST_FAULT", "")
-ARMED: Final = bool(_PLAN)
+ARMED = bool(_PLAN)
 """Test it before calling ``point``: ``if faults.ARMED: faults.point("claimed")``."""
 
 _hits: dict[str, int] = {}
+_reached: Callable[[str], None] | None = None
+
+
+@contextmanager
+def armed(reached: Callable[[str], None]) -> Iterator[None]:
+    """Have every point call ``reached`` with its name, as long as the context lasts, and kill nothing."""
+    global ARMED, _reached
+    before, (ARMED, _reached) = (ARMED, _reached), (True, reached)
+    try:
+        yield
+    finally:
+        ARMED, _reached = before
 
 
 def point(name: str) -> None:
     """Die here by SIGKILL, as a crash would have it, where the plan says so."""
+    if _reached is not None:
+        _reached(name)
+        return
     planned, _, nth = _PLAN.partition(":")
     if name != planned:
         return

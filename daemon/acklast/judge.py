@@ -310,5 +310,6 @@ def _context(
         draining=lane.drain.started,
         transaction=transaction,
         sent=entry.sent,
+        now=clock.now,
     )
     return context

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from math import inf
-from time import monotonic
 from typing import Final, Protocol
 
 from aiormq import spec
@@ -59,7 +59,7 @@ class Delivery:
     raw: RawMessage
     tag: int
     channel: ConsumeChannel
-    taken_at: float = field(default_factory=monotonic)
+    taken_at: float = field(default_factory=time.monotonic)
     """When it was taken in, on the monotonic clock, in seconds."""
     over: bool = False
     """It was acked or given back, and its tag means nothing any more."""
@@ -104,7 +104,7 @@ class Settler:
 
     def stuck(self) -> int:
         """How many deliveries have waited for more than a moment for their carrier to be confirmed."""
-        now = monotonic()
+        now = time.monotonic()
         return sum(now - since > _MOMENT_S for since in self._sending.values())
 
     async def ack(self, delivery: Delivery) -> bool:
@@ -167,7 +167,7 @@ class Settler:
         return await self._send_on(delivery, key, fair_key(self._lane, queue))
 
     async def _send_on(self, delivery: Delivery, key: str, to: str) -> bool:
-        self._sending[delivery] = monotonic()
+        self._sending[delivery] = time.monotonic()
         try:
             confirmed = await self._insist(delivery, key, to)
         finally:
@@ -206,7 +206,7 @@ class Settler:
 
     def _unconfirmed(self, key: str, sent: Sent) -> None:
         """Said of the first of all the jobs that wait for the same reason, and now and then again."""
-        now = monotonic()
+        now = time.monotonic()
         known = now - self._said.get(sent.status, -inf) < _SAY_AGAIN_S
         if not known:
             self._said[sent.status], self._unconfirmed_yet = now, True

@@ -9,8 +9,8 @@ from typing import Final, Protocol
 from acklast.ledger.api import Recorded, State
 from acklast.ledger.memory import MemoryLedger
 from acklast.policy import OnUnknown
+from acklast.testing.broker import Broker, Label, label_of
 from acklast_topology.contract import Envelope, Malformed, RawMessage, digest, parse
-from simulation.broker import Broker, Label, label_of
 
 DECIDED: Final = frozenset({State.DONE, State.DEAD, State.CANCELLED, State.UNRESOLVED})
 _NO_EFFECT: Final = frozenset({"transient", "rate_limited", "permanent", "interrupted", "not_started"})

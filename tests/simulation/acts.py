@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 from acklast import App, Context, Permanent, RateLimited, Transient, Unknown
-from harness.virtual import elapse
+from acklast.testing.process import HERE, Process
+from acklast.testing.stage import Heir
+from acklast.testing.step import Step
+from acklast.testing.virtual import elapse
 from simulation.account import Start
 from simulation.scenario import Scenario
-from simulation.schedule import Heir
 
 if TYPE_CHECKING:
-    from simulation.process import Process
+    from simulation.world import World
 
 FIT = ("do", "do slowly", "commit", "transient", "limited", "permanent", "unknown", "hang", "crash")
 """Everything that a handler may do here."""
 
 
-HERE: ContextVar[Process] = ContextVar("HERE")
-"""The process whose memory this code runs in."""
+def here() -> tuple[World, Process]:
+    """The world, and the process whose memory this code runs in."""
+    process, _ = HERE.get()
+    return cast("World", process.stage), process
 
 
 def reset(_: bool) -> NoReturn:
@@ -30,24 +33,22 @@ def reset(_: bool) -> NoReturn:
 
 
 async def handler(payload: bytes, ctx: Context) -> Any:
-    process = HERE.get()
-    world = process.world
+    world, process = here()
     fence, session = world.claims[process, ctx.key]
     start = Start(ctx.key, fence, process, session, ctx.ambiguous)
     acts = world.scenario.acts(ctx.key)
     act = acts[min(len(world.account.starts[ctx.key]), len(acts) - 1)]
     world.started(start)
-    return await perform(act, process, start, ctx)
+    return await perform(act, start, ctx)
 
 
 async def reconcile(payload: bytes, ctx: Context) -> bool | None:
-    process = HERE.get()
-    world = process.world
+    world, process = here()
 
     async def look() -> bool:
         return world.account.effects(ctx.key) > 0
 
-    found = await world.step(process, f"look for {ctx.key}", look, lost=reset)
+    found = await world.step(process, Step("downstream", "look for", ctx.key), look, lost=reset)
     return found if world.scenario.reconcile == "truth" else None
 
 
@@ -65,14 +66,14 @@ def app_for(scenario: Scenario) -> App:
     return _APPS[bool(scenario.reconcile)]
 
 
-async def perform(act: str, process: Process, start: Start, ctx: Context) -> Any:
+async def perform(act: str, start: Start, ctx: Context) -> Any:
     """One act of a handler, up to its outcome."""
     match act:
         case "do":
-            await effect(process, start)
+            await effect(start)
         case "do slowly":
             await elapse(10)
-            await effect(process, start)
+            await effect(start)
             await elapse(10)
         case "commit":
             async with ctx.transaction({"committed": ctx.key}) as effects:
@@ -84,23 +85,25 @@ async def perform(act: str, process: Process, start: Start, ctx: Context) -> Any
         case "permanent":
             raise Permanent("refused")
         case "unknown":
-            await effect(process, start)
+            await effect(start)
             raise Unknown("no_answer")
         case "hang":
-            await effect(process, start)
+            await effect(start)
             await asyncio.Event().wait()
         case "crash":
-            process.world.crash(process, Heir.SAME)
+            world, process = here()
+            world.crash(process, Heir.SAME)
             await process.breathe()
         case _:
             raise AssertionError(f"no act is called {act!r}")
     return {"done": ctx.key}
 
 
-async def effect(process: Process, start: Start) -> None:
+async def effect(start: Start) -> None:
     """The side effect itself: a call to somebody else, whose answer may be lost."""
+    world, process = here()
 
     async def act() -> None:
         start.effect = True
 
-    await process.world.step(process, f"effect {start.key}", act, lost=reset)
+    await world.step(process, Step("downstream", "effect", start.key), act, lost=reset)

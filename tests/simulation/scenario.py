@@ -6,11 +6,15 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from acklast.config.quota import Quota
+from acklast.handlers.app import App
 from acklast.ledger.api import State
 from acklast.policy import Policy
+from acklast.testing.setting import BudgetSetting, LaneSetting, Setting
 from acklast_topology.contract import RawMessage
 
 LEASE_S: Final = 15.0
+DRAIN_S: Final = 3.0
 POLICY: Final = Policy(
     max_attempts=4,
     max_rate_limited=6,
@@ -65,6 +69,12 @@ class Scenario:
     quota: tuple[int, float] | None = None
     cancel: str = ""
     """A key that a person cancels a second after the beginning."""
+
+    def setting(self, app: App) -> Setting:
+        """How its processes are set."""
+        lane = LaneSetting(self.policy, self.concurrency, "api" if self.quota else None, prefetch=10)
+        budgets = {"api": BudgetSetting(Quota(*self.quota))} if self.quota else {}
+        return Setting(app, {"work": lane}, budgets, lease_s=LEASE_S, drain_s=DRAIN_S)
 
     def acts(self, key: str) -> tuple[str, ...]:
         return next(post.acts for post in self.posts if post.key == key)

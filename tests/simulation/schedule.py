@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
+from acklast.testing.stage import Heir
+
 
 class Fault(StrEnum):
     CRASH_BEFORE = "crash before"
@@ -28,15 +30,6 @@ class Fault(StrEnum):
 
 
 CRASHES: Final = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
-
-
-class Heir(StrEnum):
-    """Who goes on with the work of a process that is gone."""
-
-    SAME = "same instance"
-    """Its restart: ends the old session at once."""
-    OTHER = "other instance"
-    """Another one, which has to wait for the lease to run out."""
 
 
 @dataclass(frozen=True, slots=True)

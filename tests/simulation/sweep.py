@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from acklast.testing.stage import Heir
 from simulation.scenario import Scenario
-from simulation.schedule import ALL_WELL, CRASHES, Blow, Fault, Heir, Schedule
+from simulation.schedule import ALL_WELL, CRASHES, Blow, Fault, Schedule
 from simulation.world import World, play
 
 _AT_RENEWALS: Final = (Fault.CRASH_AFTER, Fault.FAIL_BEFORE, Fault.FAIL_AFTER)

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acklast.policy import OnUnknown
+from acklast.testing.stage import Heir
 from simulation.acts import FIT
 from simulation.scenario import POLICY, Post, Scenario
-from simulation.schedule import CRASHES, Blow, Fault, Heir, Schedule
+from simulation.schedule import CRASHES, Blow, Fault, Schedule
 from simulation.world import play
 
 KEYS = "abc"

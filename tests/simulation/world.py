@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from datetime import UTC, datetime, timedelta
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from functools import partial
-from itertools import count
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -14,13 +13,16 @@ import acklast.delivery
 import acklast.drain
 import acklast.handlers.context
 import acklast.judge
-from acklast.ledger.memory import MemoryLedger
-from harness.virtual import elapse, run, virtual_clock
+from acklast.ledger.api import Claim, Fresh, Record, Recorded, Session
+from acklast.testing.broker import Channel
+from acklast.testing.process import Process
+from acklast.testing.stage import Heir, Stage
+from acklast.testing.step import Step
+from acklast.testing.virtual import elapse, run, virtual_clock
 from simulation.account import Account, Published, Start, Violation
-from simulation.broker import Broker
-from simulation.process import Killed, Process
-from simulation.scenario import LEASE_S, Post, Scenario
-from simulation.schedule import ALL_WELL, Blow, Fault, Heir, Schedule
+from simulation.acts import app_for
+from simulation.scenario import Post, Scenario
+from simulation.schedule import ALL_WELL, Blow, Fault, Schedule
 
 T = TypeVar("T")
 EPOCH: Final = datetime(2025, 6, 1, tzinfo=UTC)
@@ -29,30 +31,20 @@ _LIMIT_S: Final = 3600.0
 _CLOCKED: Final = (acklast.delivery, acklast.drain, acklast.handlers.context, acklast.judge)
 
 
-class World:
+class World(Stage):
     """Everything outside of the processes, and the processes."""
 
     def __init__(self, scenario: Scenario, schedule: Schedule, seed: int | None) -> None:
+        super().__init__(scenario.setting(app_for(scenario)), EPOCH, Random(seed or 0))
         self.scenario = scenario
         self.schedule = schedule
-        self.random = Random(seed or 0)
-        self.broker = Broker()
-        self.ledger = MemoryLedger(self.now)
         self.account = Account(self.ledger, self.broker, scenario.policy.on_unknown)
-        self.processes: list[Process] = []
         self.trail: list[str] = []
         """The steps so far, for people to read."""
         self.claims: dict[tuple[Process, str], tuple[int, int]] = {}
         """The fence and the session of the last claim of a process for a key."""
         self._interleaves = seed is not None
         self._starts: dict[asyncio.Task[Any] | None, Start] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._names = count(1)
-        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def now(self) -> datetime:
-        """The ledger's clock."""
-        return EPOCH + timedelta(seconds=asyncio.get_running_loop().time())
 
     def told(self) -> str:
         """The trail for people: renewals say something only where one went wrong."""
@@ -62,7 +54,7 @@ class World:
     # --- steps ----------------------------------------------------------------------------------------
 
     async def step(
-        self, process: Process, name: str, act: Callable[[], Awaitable[T]], *, lost: Callable[[bool], T]
+        self, process: Process, step: Step, act: Callable[[], Awaitable[T]], *, lost: Callable[[bool], T]
     ) -> T:
         """Do one side effect of a process, or what the schedule has for it.
 
@@ -73,7 +65,7 @@ class World:
             await elapse(self.random.choice((0, 0, 0, 0.01, 0.3, 2.0)))
         await process.breathe()
         blow = self.schedule.get(len(self.trail))
-        self.trail.append(f"{len(self.trail)} {process}: {name}{f' <- {blow.fault}' if blow else ''}")
+        self.trail.append(f"{len(self.trail)} {process}: {step}{f' <- {blow.fault}' if blow else ''}")
         if blow is not None:
             await self._before(process, blow)
             await process.breathe()
@@ -93,12 +85,12 @@ class World:
             case Fault.CRASH_BEFORE:
                 self.crash(process, blow.heir)
             case Fault.CHANNEL:
-                process.lose_channel()
+                process.lose_channels()
             case Fault.FREEZE:
-                process.lose_channel()
+                process.lose_channels()
                 await self._stand_still(process)
             case Fault.DRAIN if not process.draining:
-                self.spawn(partial(process.drain, lambda: self._follow(process, blow.heir)))
+                self.spawn(partial(process.drain, lambda: self.follow(process, blow.heir)))
                 await asyncio.sleep(0)
             case _:
                 pass
@@ -113,8 +105,7 @@ class World:
                 pass
 
     def crash(self, process: Process, heir: Heir) -> None:
-        process.die()
-        self._follow(process, heir)
+        super().crash(process, heir)
         self._check()
 
     def _check(self) -> None:
@@ -122,17 +113,32 @@ class World:
         if self.account.broken:
             raise self.account.broken[0]
 
-    def _follow(self, process: Process, heir: Heir) -> None:
-        self.begin(process.instance if heir is Heir.SAME else None)
-
     async def _stand_still(self, process: Process) -> None:
-        """For longer than a lease; somebody else is there to notice."""
-        process.moving.clear()
-        if len([other for other in self.processes if not other.dead]) == 1:
-            self.begin()
-        # Not by this task: a time-out that fires in the frozen process may cancel it.
-        asyncio.get_running_loop().call_later(2 * LEASE_S, process.thaw)
+        self.freeze(process)
         await process.moving.wait()
+
+    # --- hears --------------------------------------------------------------------------------------
+
+    def claimed(self, process: Process, session: Session, claim: Claim, fresh: Fresh) -> None:
+        self.claims[process, claim.key] = (fresh.fence, session.id)
+
+    def recorded(self, process: Process, record: Record, answer: Recorded) -> None:
+        self.account.record(record.key, record.fence, record.outcome, answer)
+
+    def acking(self, process: Process, channel: Channel, tag: int) -> None:
+        self.account.ack(self.start_here())
+
+    def connection(self, process: Process) -> list[Start]:
+        """The starts that are put in have their effect with the commit."""
+        return []
+
+    def committed(self, process: Process, record: Record, connection: list[Start]) -> None:
+        for start in connection:
+            start.effect = True
+        self.recorded(process, record, Recorded.RECORDED)
+
+    def died(self, process: Process) -> None:
+        self.account.die(process)
 
     def started(self, start: Start) -> None:
         self._starts[asyncio.current_task()] = start
@@ -144,28 +150,6 @@ class World:
 
     # --- from the beginning to the end ------------------------------------------------------------------
 
-    def begin(self, instance: str | None = None) -> None:
-        """Start a process."""
-        number = next(self._names)
-        process = Process(self, f"p{number}", instance or f"i{number}")
-        self.processes.append(process)
-        self.spawn(process.live)
-
-    def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        task = asyncio.create_task(self._guard(work))
-        self._tasks.add(task)
-        return task
-
-    async def _guard(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Let a process die in silence, and nothing else."""
-        try:
-            await work()
-        except Killed:
-            return
-        except Exception as defect:
-            if not self._failure.done():
-                self._failure.set_exception(defect)
-
     async def play(self) -> None:
         """Publish, work until nothing is left, and check what it came to."""
         for _ in range(self.scenario.processes):
@@ -174,12 +158,12 @@ class World:
         if self.scenario.cancel:
             posts.append(self.spawn(partial(self._cancel, self.scenario.cancel)))
         ending = asyncio.create_task(self._quiet(posts))
-        await asyncio.wait({ending, self._failure}, timeout=_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
-        if self._failure.done():
+        await asyncio.wait({ending, self.failure}, timeout=_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+        if self.failure.done():
             ending.cancel()
-            self._failure.result()
+            self.failure.result()
         self.account.promise(ending.done(), "still not quiet after an hour")
-        await self._close()
+        await self.close()
         self._check()
         self.account.check_end()
 
@@ -194,23 +178,8 @@ class World:
         await self.ledger.cancel("work", key)
 
     async def _quiet(self, posts: list[asyncio.Task[None]]) -> None:
-        """Wait until the broker holds nothing, and nobody is at work."""
         await asyncio.wait(posts)
-        await self.broker.quiet()
-        while running := [task for process in self.processes if not process.dead for task in process.running]:
-            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            await self.broker.quiet()
-
-    async def _close(self) -> None:
-        for process in self.processes:
-            process.die()
-        leases = [process.lease._task for process in self.processes if process.lease._task]
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, *leases, return_exceptions=True)
-        if self._failure.done():
-            self._failure.result()
-        self._failure.cancel()
+        await self.quiet()
 
 
 def play(scenario: Scenario, schedule: Schedule = ALL_WELL, seed: int | None = None) -> World:

@@ -61,6 +61,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("runtime",),
     ("cli", "console"),
+    ("testing",),
 )
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 # The package itself offers what handlers are written with; `python -m acklast` is the command line.

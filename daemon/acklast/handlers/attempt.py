@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from acklast.decide import classify, reason_code
@@ -112,7 +111,7 @@ def _failed(
 
 def _classified(error: BaseException, context: Context, retry_after_cap_s: float) -> Outcome:
     try:
-        found = classify(error, now=datetime.now(UTC), retry_after_cap_s=retry_after_cap_s)
+        found = classify(error, now=context.now(), retry_after_cap_s=retry_after_cap_s)
     except Exception:  # a JobError made of the wrong types, such as a reason that is no text
         return Unknown(f"exception:{exception_name(error)}")
     if isinstance(found, Interrupted) and not context.draining.is_set():

@@ -35,6 +35,10 @@ _NO_STATUS: Final[Mapping[int | str, str]] = MappingProxyType({})
 _NO_HEADERS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
 class Draining(Protocol):
     """Whether the daemon is about to stop: the part of ``asyncio.Event`` that is a handler's business."""
 
@@ -66,6 +70,7 @@ class Context:
         "follow_ups",
         "key",
         "lane",
+        "now",
         "pace",
         "result",
         "run",
@@ -88,6 +93,7 @@ class Context:
         draining: Draining | None = None,
         transaction: Begin | None = None,
         sent: Callable[[], None] = lambda: None,
+        now: Callable[[], datetime] = _utc_now,
     ) -> None:
         self.key: Final = key
         self.lane: Final = lane
@@ -102,6 +108,8 @@ class Context:
         self.draining: Final[Draining] = draining or asyncio.Event()
         self.sent: Final = sent
         """Call it when the request goes out, to say so to the lane's budget; an HTTP lane does."""
+        self.now: Final = now
+        """Tells the time, aware, by the ledger's clock: the one that deadlines and retries go by."""
         self.completed = False
         """``transaction`` has committed: the job is done, whatever happens next."""
         self.result: Any = None
@@ -150,13 +158,13 @@ class Context:
         """
         self.note_pace(response.headers)
         rules = StatusRules.of(status) if status else NO_RULES
-        outcome = classify(status_of(response), response.headers, rules, datetime.now(UTC))
+        outcome = classify(status_of(response), response.headers, rules, self.now())
         if error := error_for(outcome):
             raise error
 
     def note_pace(self, headers: Headers) -> None:
         """Note what a response's headers say of the downstream's quota, if anything."""
-        self.pace = pace_hint(headers, datetime.now(UTC)) or self.pace
+        self.pace = pace_hint(headers, self.now()) or self.pace
 
     def enqueue(self, job: Job) -> None:
         """Promise a follow-up job: it is published if this attempt completes the job, and never otherwise.

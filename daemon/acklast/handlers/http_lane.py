@@ -6,7 +6,6 @@ import ssl
 from asyncio import CancelledError
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from acklast import __version__
@@ -90,7 +89,7 @@ class _Sender:
 
     def _judged(self, answer: Answer, context: Context) -> dict[str, Any]:
         context.note_pace(answer.headers)
-        outcome = classify(answer.status, answer.headers, self._spec.rules, datetime.now(UTC))
+        outcome = classify(answer.status, answer.headers, self._spec.rules, context.now())
         if error := error_for(outcome):
             raise error
         assert isinstance(outcome, Done)

@@ -1,9 +1,12 @@
-"""A broker in memory: one work queue, wait queues in virtual time, unacked deliveries that come back."""
+"""A broker in memory: a work queue for each lane, wait queues, unacked deliveries that come back.
+
+It lives in the running loop, and its wait queues go by that loop's clock.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import count
@@ -27,10 +30,14 @@ def arrived(body: bytes, properties: spec.Basic.Properties) -> RawMessage:
     return RawMessage(
         body=body,
         content_type=properties.content_type,
+        content_encoding=properties.content_encoding,
         headers=dict(properties.headers or {}),
         message_id=properties.message_id,
         type=properties.message_type,
         priority=properties.priority,
+        correlation_id=properties.correlation_id,
+        timestamp=properties.timestamp,
+        app_id=properties.app_id,
     )
 
 
@@ -38,6 +45,7 @@ def arrived(body: bytes, properties: spec.Basic.Properties) -> RawMessage:
 class Message:
     raw: RawMessage
     label: Label
+    lane: str
 
 
 Deliver: TypeAlias = Callable[["Channel", int, RawMessage], None]
@@ -46,7 +54,8 @@ Deliver: TypeAlias = Callable[["Channel", int, RawMessage], None]
 class Channel:
     """One consumer and the deliveries that it has not settled."""
 
-    def __init__(self, broker: Broker, deliver: Deliver, prefetch: int) -> None:
+    def __init__(self, broker: Broker, lane: str, deliver: Deliver, prefetch: int) -> None:
+        self.lane = lane
         self.alive = True
         self.consuming = True
         self.unacked: dict[int, Message] = {}
@@ -86,35 +95,37 @@ class Channel:
 
 class Broker:
     def __init__(self) -> None:
-        self.work: deque[Message] = deque()
+        self.work: defaultdict[str, deque[Message]] = defaultdict(deque)
         self.waiting: set[Message] = set()
         self.channels: list[Channel] = []
         self._quiet = asyncio.Event()
+        self._quiet.set()
 
     def publish(self, routing_key: str, raw: RawMessage) -> None:
-        """Keep a message, for good: this is what a confirm says."""
-        message = Message(raw, label_of(raw))
-        _, queue, *seconds = routing_key.split(".")
+        """Keep a message, for good: this is what a confirm says. ``routing_key`` is the internal router's."""
+        lane, queue, *seconds = routing_key.split(".")
+        message = Message(raw, label_of(raw), lane)
         if queue == "wait":
             self.waiting.add(message)
             asyncio.get_running_loop().call_later(int(seconds[0]), self._expire, message)
         else:
-            self.work.append(message)
+            self.work[lane].append(message)
         self.moved()
 
     def _expire(self, message: Message) -> None:
         self.waiting.discard(message)
-        self.work.append(message)
+        self.work[message.lane].append(message)
         self.moved()
 
     def requeue(self, messages: list[Message]) -> None:
-        for message in messages:
+        """Put them back at the head of their queue, in their order."""
+        for message in reversed(messages):
             message.raw = replace(message.raw, redelivered=True)
-        self.work.extendleft(reversed(messages))
+            self.work[message.lane].appendleft(message)
         self.moved()
 
-    def consume(self, deliver: Deliver, prefetch: int) -> Channel:
-        channel = Channel(self, deliver, prefetch)
+    def consume(self, lane: str, deliver: Deliver, prefetch: int) -> Channel:
+        channel = Channel(self, lane, deliver, prefetch)
         self.channels.append(channel)
         self.moved()
         return channel
@@ -122,9 +133,10 @@ class Broker:
     def moved(self) -> None:
         """Deliver what can be delivered, in turn to each consumer that has room."""
         self.channels = [channel for channel in self.channels if channel.alive]
-        while self.work and (free := [channel for channel in self.channels if channel.has_room]):
-            self.channels.append(self.channels.pop(self.channels.index(free[0])))
-            free[0].take(self.work.popleft())
+        for lane, queue in self.work.items():
+            while queue and (free := [one for one in self.channels if one.lane == lane and one.has_room]):
+                self.channels.append(self.channels.pop(self.channels.index(free[0])))
+                free[0].take(queue.popleft())
         if self.empty:
             self._quiet.set()
         else:
@@ -136,11 +148,12 @@ class Broker:
 
     def _everywhere(self) -> list[Message]:
         unacked = [message for channel in self.channels for message in channel.unacked.values()]
-        return [*self.work, *self.waiting, *unacked]
+        return [*(message for queue in self.work.values() for message in queue), *self.waiting, *unacked]
 
     @property
     def empty(self) -> bool:
-        return not self.work and not self.waiting and not any(channel.unacked for channel in self.channels)
+        held = any(channel.unacked for channel in self.channels)
+        return not held and not self.waiting and not any(self.work.values())
 
     async def quiet(self) -> None:
         """Wait until nothing is left."""
