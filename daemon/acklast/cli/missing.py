@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -39,24 +40,37 @@ def missing(
     --republish it changes nothing.
     """
     settings = select(configured(config), lane or [])
-    found, lanes, (behind, unseen) = asyncio.run(_seek(settings, republish))
-    left = bool(behind) or any(one.missing > one.sent for one in found.values())
+    sought = asyncio.run(_seek(settings, republish))
     if as_json:
-        listed = [{"lane": name, **_document(one)} for name, one in found.items()]
-        say_json({"ok": not left, "lanes": listed, "stuck": behind, "unseen": unseen})
+        listed = [{"lane": name, **_document(one)} for name, one in sought.lanes.items()]
+        left, stands = sought.anything_left, {"stuck": sought.stuck, "unseen": sought.unseen}
+        say_json({"ok": not left, "lanes": listed, **stands})
     else:
-        _tell(found, lanes, republish)
-        _tell_stuck(behind, unseen)
-    return Exit.UNFIT if left else Exit.OK
+        _tell(sought, republish)
+        _tell_stuck(sought.stuck, sought.unseen)
+    return Exit.UNFIT if sought.anything_left else Exit.OK
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """What was found, by lane; what stands behind dead-letter workers, by queue; why that cannot be seen."""
+
+    lanes: Mapping[str, Found]
+    proven: frozenset[str]
+    """The lanes whose queues were seen empty."""
+    stuck: Mapping[str, int]
+    unseen: str
+
+    @property
+    def anything_left(self) -> bool:
+        return bool(self.stuck) or any(one.missing > one.sent for one in self.lanes.values())
 
 
 def _document(found: Found) -> dict[str, object]:
     return {name: getattr(found, name) for name in Found.__slots__}
 
 
-async def _seek(
-    config: Config, republish: bool
-) -> tuple[Mapping[str, Found], Lanes, tuple[Mapping[str, int], str]]:
+async def _seek(config: Config, republish: bool) -> Sought:
     lanes = absences_of(config)
     search = await Search.connect(
         Address.of(config.ledger.address(), allow_unsafe_server=config.ledger.allow_unsafe_server)
@@ -70,8 +84,9 @@ async def _seek(
             send = CarrierSender(link, timeout_s=config.broker.publish_timeout_s)
             again = Again(search, config.names, send) if republish else leave
             found = await _through(search, lanes, again)
+        proven = frozenset(lane for lane, absence in lanes.items() if absence.proven is not None)
         planned = {queue.name for queue in config.plan().queues}
-        return found, lanes, await stuck(config.broker.addresses, config.broker.management_url, planned)
+        return Sought(found, *await stuck(config.broker.addresses, config.broker.management_url, planned))
     finally:
         await search.close()
 
@@ -92,10 +107,10 @@ async def leave(_: Overdue) -> Status | None:
     return None
 
 
-def _tell(found: Mapping[str, Found], lanes: Lanes, republish: bool) -> None:
-    console = people()
+def _tell(sought: Sought, republish: bool) -> None:
+    console, found = people(), sought.lanes
     for lane, one in found.items():
-        console.print(f"{lane}: {_said(one, proven=lanes[lane].proven is not None)}")
+        console.print(f"{lane}: {_said(one, proven=lane in sought.proven)}")
         for key in one.examples:
             console.print(f"  {key}")
         if more := one.missing - one.sent - len(one.examples):
