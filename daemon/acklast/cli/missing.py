@@ -86,7 +86,9 @@ async def _seek(config: Config, republish: bool) -> Sought:
             found = await _through(search, lanes, again)
         proven = frozenset(lane for lane, absence in lanes.items() if absence.proven is not None)
         planned = {queue.name for queue in config.plan().queues}
-        return Sought(found, *await stuck(config.broker.addresses, config.broker.management_url, planned))
+        return Sought(
+            found, proven, *await stuck(config.broker.addresses, config.broker.management_url, planned)
+        )
     finally:
         await search.close()
 
