@@ -16,7 +16,7 @@ export PYTHONPATH := $(CURDIR)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv servers demo demo-reminders test test-brokers check lint format types soak bench bench-pacing bench-proof drill lock clean
+.PHONY: help venv servers clients demo demo-reminders test test-brokers check lint format types soak bench bench-pacing bench-proof drill lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,16 +35,19 @@ $(READY): requirements.lock pyproject.toml
 servers: $(READY) ## Have RabbitMQ and Postgres at hand, installed by apt where missing and allowed
 	@$(BIN)/python -m dev.need
 
+clients: $(READY) ## Have publishers in other languages at hand for the tests that run them, where that can be
+	@$(BIN)/python -m dev.need clients
+
 demo: servers ## Run the example: 2,000 jobs, a SIGKILL half-way, and the account of every one
 	@$(BIN)/python examples/property-cleanup/demo.py $(ARGS)
 
 demo-reminders: servers ## Run the example without Python in the lane: 600 reminders over HTTP
 	@$(BIN)/python examples/rent-reminders/reminders.py $(ARGS)
 
-test: servers ## Run the tests; ARGS="-k name" picks some, WORKERS=0 runs them one after the other
+test: servers clients ## Run the tests; ARGS="-k name" picks some, WORKERS=0 runs them one after the other
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-test-brokers: servers ## Run the tests that talk to a broker on RabbitMQ 4.0 and 4.3 too, half an hour each, built on first use; as root
+test-brokers: servers clients ## Run the tests that talk to a broker on RabbitMQ 4.0 and 4.3 too, half an hour each, built on first use; as root
 	@$(BIN)/python -m dev.brokers test -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: lint types test ## Do exactly what CI does: lint, types, tests
@@ -60,7 +63,7 @@ format: $(READY) ## Put style and formatting right where that is safe
 types: $(READY) ## Check types
 	@$(BIN)/mypy
 
-soak: servers ## Run the long tests
+soak: servers clients ## Run the long tests
 	@$(BIN)/python -m pytest -m soak --timeout=0 $(ARGS) || [ $$? -eq 5 ]
 
 bench: servers $(BENCH_READY) ## Compare with other consumers on this machine; ARGS="--help" lists the choices

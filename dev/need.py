@@ -1,6 +1,6 @@
 """Finds the programs that the stack runs, and installs them where that needs no question.
 
-``python -m dev.need`` does both ahead of time.
+``python -m dev.need`` does both ahead of time; with ``clients`` for the publishers that some tests run.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from dev import npm
 
 _POLICY = Path("/usr/sbin/policy-rc.d")
 _SYSTEMD = Path("/run/systemd/system")
@@ -67,6 +69,15 @@ def debootstrap() -> Path:
         Missing: not there, and it may not be installed from here.
     """
     return _find_or_install(lambda: _on_path("debootstrap"), "debootstrap", "debootstrap")
+
+
+def amqp_publish() -> Path:
+    """``amqp-publish``, the command-line publisher that one test runs, installed by apt where missing.
+
+    Raises:
+        Missing: not there, and it may not be installed from here.
+    """
+    return _find_or_install(lambda: _on_path("amqp-publish"), "amqp-publish", "amqp-tools")
 
 
 def epmd() -> Path:
@@ -192,6 +203,14 @@ def main() -> int:
     return 69 if sum(_complain(find) for find in wanted) else 0
 
 
+def have_clients() -> int:
+    """Have other languages' publishers at hand. Without one the tests that run it are skipped: no error."""
+    _complain(amqp_publish)
+    if problem := npm.install():
+        print(f"no tests of Node's publishers: {problem}", file=sys.stderr)  # noqa: T201 - the program's output
+    return 0
+
+
 def _complain(find: Callable[[], Path]) -> bool:
     """Whether a program is missing; says so, and goes on to the next."""
     try:
@@ -203,4 +222,4 @@ def _complain(find: Callable[[], Path]) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(have_clients() if sys.argv[1:] == ["clients"] else main())

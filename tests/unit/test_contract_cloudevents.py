@@ -55,6 +55,12 @@ def test_the_content_type_with_its_variants(content_type: str) -> None:
     assert good(structured(content_type=content_type)).key == "e-1"
 
 
+def test_attributes_may_come_as_byte_arrays() -> None:
+    job = good(binary(id=bytearray("e-ä".encode()), specversion=bytearray(b"1.0")))
+    assert (job.key, job.type) == ("e-ä", "rent.due.v1")
+    bad(binary(id=bytearray(b"\xff")))
+
+
 def test_the_header_wins_over_the_event_id() -> None:
     assert good(structured(headers={"job-key": "k-1"})).key == "k-1"
 

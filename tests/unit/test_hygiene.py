@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -125,3 +126,11 @@ def test_a_lock_names_nothing_of_where_it_was_made(file: str) -> None:
     assert pins
     assert [line for line in pins if not re.fullmatch(r"[a-z0-9-]+==\S+ \\", line)] == []
     assert not re.search(r"--(?:extra-)?index-url|--find-links|--trusted-host|file://|https?:", lock)
+
+
+def test_the_lock_of_nodes_packages_names_digests_and_no_place() -> None:
+    lock = json.loads((ROOT / "tests" / "javascript" / "package-lock.json").read_text())
+    packages = [package for name, package in lock["packages"].items() if name]
+    assert packages
+    assert all(package["integrity"].startswith("sha512-") for package in packages)
+    assert not any("resolved" in package for package in packages)

@@ -32,6 +32,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "instance",
         "notify",
         "hosts",
+        "asyncapi",
     ),
     ("settle", "letters", "channels", "ways", "moving", "replace", "clearing", "custody", "absence"),
     ("lane",),

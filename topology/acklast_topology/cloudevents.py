@@ -15,11 +15,12 @@ from typing import Any, Final, NoReturn
 from acklast_topology.message import JSON, Broken, RawMessage, Reason
 
 STRUCTURED: Final = "application/cloudevents+json"
-_FAMILY: Final = "application/cloudevents"
-_PREFIXES: Final = ("cloudEvents:", "cloudEvents_")
-_MARKS: Final = ("specversion", "id", "type", "source")
-_MARKED: Final = frozenset(prefix + mark for prefix in _PREFIXES for mark in _MARKS)
-_VERSION: Final = "1.0"
+FAMILY: Final = "application/cloudevents"
+PREFIXES: Final = ("cloudEvents:", "cloudEvents_")
+MARKS: Final = ("specversion", "id", "type", "source")
+"""Attributes that every event has: a header of one of these names makes a message an event."""
+_MARKED: Final = frozenset(prefix + mark for prefix in PREFIXES for mark in MARKS)
+VERSION: Final = "1.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,11 @@ def read(raw: RawMessage) -> Event | None:
         Broken: the message says that it is a CloudEvent and is not a valid one.
     """
     content_type = raw.content_type
-    if isinstance(content_type, str) and content_type[: len(_FAMILY)].lower() == _FAMILY:
+    if isinstance(content_type, str) and content_type[: len(FAMILY)].lower() == FAMILY:
         return _structured(content_type, raw.body)
     if _MARKED.isdisjoint(raw.headers):  # every delivery comes by here, and hardly any is an event
         return None
-    return _binary(raw, next(p for p in _PREFIXES if any(p + mark in raw.headers for mark in _MARKS)))
+    return _binary(raw, next(p for p in PREFIXES if any(p + mark in raw.headers for mark in MARKS)))
 
 
 def _structured(content_type: str, body: bytes) -> Event:
@@ -59,7 +60,7 @@ def _structured(content_type: str, body: bytes) -> Event:
 
 
 def _binary(raw: RawMessage, prefix: str) -> Event:
-    attributes = {mark: raw.headers.get(prefix + mark) for mark in _MARKS}
+    attributes = {mark: _text(raw.headers.get(prefix + mark)) for mark in MARKS}
     _require_version(attributes["specversion"])
     content_type = raw.content_type if isinstance(raw.content_type, str) else None
     return Event(
@@ -108,8 +109,16 @@ def _is_json(content_type: str) -> bool:
 
 
 def _require_version(value: object) -> None:
-    if value != _VERSION:
-        _refuse(f"specversion must be {_VERSION}")
+    if value != VERSION:
+        _refuse(f"specversion must be {VERSION}")
+
+
+def _text(value: Any) -> Any:
+    """Text that a client sent as an AMQP byte array, as text; all else as it is."""
+    try:
+        return value.decode() if isinstance(value, bytearray) else value
+    except UnicodeDecodeError:
+        return value
 
 
 def _attribute(attributes: Mapping[str, Any], name: str) -> str:

@@ -78,8 +78,9 @@ _TEXTS: Final = (
 _texts = attrgetter(*_TEXTS)
 _TEXT_TYPES: Final = {str, type(None)}
 _NAME_TYPES: Final = {str}
-_PLAIN_ENCODINGS: Final = frozenset({"", "identity", "utf-8", "utf8"})
-_RFC3339: Final = re.compile(
+PLAIN_ENCODINGS: Final = frozenset({"", "identity", "utf-8", "utf8"})
+"""What ``content_encoding`` may say, in any case of letters."""
+RFC3339: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})"
 )
 _MAX_SECONDS: Final = 0xFFFFFFFF
@@ -244,7 +245,7 @@ def _moment(value: object, header: str, reason: Reason) -> datetime | None:
         moment = value
     else:
         text = _text(value, f"header {header}", reason)
-        if not _RFC3339.fullmatch(text):
+        if not RFC3339.fullmatch(text):
             raise Broken(reason, f"header {header} must be RFC 3339 with an offset, not {_shown(text)}")
         moment = _iso(text, header, reason)
     if moment.tzinfo is None:
@@ -281,7 +282,7 @@ def _published_at(value: object) -> datetime | None:
 
 
 def _require_plain(encoding: str | bytes | None) -> None:
-    if encoding and str(encoding).lower() not in _PLAIN_ENCODINGS:
+    if encoding and str(encoding).lower() not in PLAIN_ENCODINGS:
         raise Broken(
             Reason.INVALID_PAYLOAD,
             f"content_encoding {_shown(str(encoding))} is not supported: send plain bytes",

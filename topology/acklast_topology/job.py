@@ -19,6 +19,7 @@ from acklast_topology.contract import (
     RawMessage,
     parse,
 )
+from acklast_topology.message import MAX_PRIORITY
 from acklast_topology.names import NAME_RULE, valid_name
 from acklast_topology.wire import Properties, encode_table
 
@@ -152,8 +153,10 @@ def _require_values(job: Job) -> None:
         raise ValueError(f"the payload of job {job.key!r} must be bytes: encode it, or use Job.json")
     if not job.content_type:
         raise ValueError(f"job {job.key!r} has no content type: leave it out for {JSON}")
-    if job.priority is not None and not 0 <= job.priority <= 9:
-        raise ValueError(f"priority {job.priority} of job {job.key!r} is not valid: use 0 to 9, or None")
+    if job.priority is not None and not 0 <= job.priority <= MAX_PRIORITY:
+        raise ValueError(
+            f"priority {job.priority} of job {job.key!r} is not valid: use 0 to {MAX_PRIORITY}, or None"
+        )
     for name, moment in (("deadline", job.deadline), ("not_before", job.not_before)):
         if moment is not None and moment.tzinfo is None:
             raise ValueError(f"{name} of job {job.key!r} has no time zone: use an aware datetime")

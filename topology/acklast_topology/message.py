@@ -18,6 +18,9 @@ OWN_HEADERS: Final = frozenset({KEY_HEADER, DEADLINE_HEADER, NOT_BEFORE_HEADER, 
 
 JSON: Final = "application/json"
 """The content type of a message that does not say."""
+MAX_PRIORITY: Final = 9
+PERSISTENT: Final = 2
+"""The ``delivery_mode`` of a message that a broker keeps through its own restart."""
 
 
 class Reason(StrEnum):

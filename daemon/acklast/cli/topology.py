@@ -11,6 +11,7 @@ from aio_pika.abc import AbstractConnection
 from yarl import URL
 
 from acklast.broker import vhost_of
+from acklast.cli import describing
 from acklast.cli.changing import applied, telling
 from acklast.cli.exits import epilog
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
@@ -24,7 +25,9 @@ from acklast_topology.changes import Action, Change, changes
 from acklast_topology.finding import Finding, Found
 from acklast_topology.plan import Plan
 
-app = typer.Typer(help="The broker's exchanges, queues and bindings.")
+app = typer.Typer(help="The broker's exchanges, queues and bindings, and what publishers send to them.")
+app.command("asyncapi", epilog=epilog())(describing.asyncapi)
+app.command("schema", epilog=epilog())(describing.schema)
 
 _SIGNS: Final = {
     Action.CREATE: ("+", "green"),

@@ -51,6 +51,11 @@ def decoder_for(annotation: Any, name: str) -> Decode:
         ) from error
 
 
+def takes_body(decode: Decode) -> bool:
+    """Whether the handler takes the body as bytes, whatever they are."""
+    return decode is _body
+
+
 def is_json(content_type: str) -> bool:
     """Whether a content type, parameters and all, says JSON."""
     essence = content_type.partition(";")[0].strip().lower()
