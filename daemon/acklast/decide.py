@@ -28,6 +28,8 @@ class Attempt:
     rate_limited: int = 0
     deadline: datetime | None = None
     ambiguous: bool = False
+    stopped: bool = False
+    """Its run is cancelled, and an earlier attempt may have had its effect."""
 
 
 @value
@@ -131,6 +133,8 @@ def decide_start(attempt: Attempt, policy: Policy, now: datetime, *, can_reconci
         if can_reconcile:
             return Reconcile()
         return Hold("no_reconcile", "an earlier attempt may have had its effect; its type has no reconcile")
+    if attempt.stopped:
+        return Hold("run_cancelled", "an earlier attempt may have had its effect, and its run is cancelled")
     return _may_run(attempt, policy, now)
 
 
@@ -163,6 +167,8 @@ def decide_reconciled(
 
 
 def _may_run(attempt: Attempt, policy: Policy, now: datetime) -> Run | Bury:
+    if attempt.stopped:
+        return Bury("run_cancelled", "it had not happened when the run was cancelled")
     # Only a crash leaves a claim unrecorded, so only crashes can carry the count past its bound.
     if attempt.number > policy.max_attempts:
         return Bury("crashed", f"no verdict after {attempt.number - 1} attempts")

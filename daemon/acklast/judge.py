@@ -114,7 +114,9 @@ async def judge(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh
     job_type = lane.app.find(lane.name, envelope.type)
     if job_type is None:
         return _unstarted(Bury(Reason.UNKNOWN_TYPE, lane.app.why_none(lane.name, envelope.type)), clock)
-    known = Attempt(claimed.attempt, claimed.rate_limited, envelope.deadline, claimed.ambiguous)
+    known = Attempt(
+        claimed.attempt, claimed.rate_limited, envelope.deadline, claimed.ambiguous, claimed.stopped
+    )
     start = decide_start(known, lane.policy, claimed.now, can_reconcile=job_type.reconcile is not None)
     if isinstance(start, Bury | Hold):
         return _unstarted(start, clock)

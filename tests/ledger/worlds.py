@@ -11,8 +11,11 @@ from typing import Any, Protocol
 import asyncpg
 
 from acklast.ledger.api import Claim, Claimed, Fresh, JobView, Ledger, Letter, Record, Recorded, Session
+from acklast.ledger.connect import Address
 from acklast.ledger.memory import MemoryLedger
+from acklast.ledger.operate import Operations, Operator
 from acklast.ledger.postgres import PostgresLedger
+from acklast.ledger.run_cancel import cancel_idle, mark_cancelled
 from acklast.outcome import Bury, Complete, GiveBack, Hold, Retry, Verdict
 
 LANE = "cleanup"
@@ -56,6 +59,12 @@ class World(Protocol):
     async def grow_old(self, days: float) -> None:
         """What has happened so far happened so long before; every session's lease is over."""
 
+    async def cancel_run(self, run: str) -> int:
+        """Somebody cancels a run; how many jobs that cancels at once."""
+
+    async def uncancel(self, run: str) -> None:
+        """As if the run had never been cancelled: for the next case."""
+
     async def close(self) -> None: ...
 
 
@@ -80,6 +89,12 @@ class MemoryWorld:
 
     async def grow_old(self, days: float) -> None:
         self.at += timedelta(days=days)
+
+    async def cancel_run(self, run: str) -> int:
+        return self.ledger.cancel_run(run)
+
+    async def uncancel(self, run: str) -> None:
+        del self.ledger._rows.cancelled[run]
 
     async def close(self) -> None:
         await self.ledger.close()
@@ -123,6 +138,17 @@ class PostgresWorld:
 
     async def grow_old(self, days: float) -> None:
         await self.sql(_GROW_OLD, days)
+
+    async def cancel_run(self, run: str) -> int:
+        operations = await Operations.connect(Address.of(self.dsn))
+        try:
+            assert await mark_cancelled(operations, run, "", Operator("somebody", "nobody@here"))
+            return sum([count async for count in cancel_idle(operations, run)])
+        finally:
+            operations.close()
+
+    async def uncancel(self, run: str) -> None:
+        await self.sql("delete from acklast.cancelled_runs where run = $1", run)
 
     async def close(self) -> None:
         for ledger in (self.ledger, *self.others):

@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from acklast.ledger.about import RUN_CANCELLED
 from acklast.ledger.api import Recorded, State
 from acklast.ledger.memory import MemoryLedger
 from acklast.policy import OnUnknown
@@ -89,6 +90,10 @@ class Account:
                 owned = other.process.owns(other.session)
                 self.promise(not owned, f"{start.key}: taken from an owner who holds its lease")
                 other.excuse = "its lease ended"
+        job = self.ledger._jobs["work", start.key]
+        end = self.ledger._rows.cancelled.get(job.run or "")
+        in_flight = end is None or (job.claimed_at is not None and job.claimed_at <= end.at)
+        self.promise(in_flight, f"{start.key}: started after its run was cancelled")
         doubtful = [other for other in earlier if other.recorded not in _NO_EFFECT]
         self.promise(
             start.ambiguous or not doubtful,
@@ -166,6 +171,9 @@ class Account:
             self.promise(self._decided(message), f"{message.label}: still open when all was quiet")
         lettered = {letter.view.key for letter in self.ledger._letters}
         for (_, key), job in self.ledger._jobs.items():
+            stopped = job.state is State.CANCELLED and job.reason == RUN_CANCELLED
+            uncertain = [one for one in self.starts[key] if one.recorded not in _NO_EFFECT]
+            self.promise(not (stopped and uncertain), f"{key}: cancelled though it may have happened")
             self.promise(
                 job.state is not State.DONE or self.effects(key) > 0, f"{key}: done without its effect"
             )

@@ -17,7 +17,18 @@ from simulation.scenario import Scenario
 if TYPE_CHECKING:
     from simulation.world import World
 
-FIT = ("do", "do slowly", "commit", "transient", "limited", "permanent", "unknown", "hang", "crash")
+FIT = (
+    "do",
+    "do slowly",
+    "commit",
+    "transient",
+    "transient slowly",
+    "limited",
+    "permanent",
+    "unknown",
+    "hang",
+    "crash",
+)
 """Everything that a handler may do here."""
 
 
@@ -78,6 +89,9 @@ async def perform(act: str, start: Start, ctx: Context) -> Any:
         case "commit":
             async with ctx.transaction({"committed": ctx.key}) as effects:
                 effects.append(start)
+        case "transient slowly":
+            await elapse(10)
+            raise Transient("not_now")
         case "transient":
             raise Transient("not_now")
         case "limited":

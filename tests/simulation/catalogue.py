@@ -12,6 +12,8 @@ from simulation.scenario import POLICY, Post, Scenario
 _DONE: Final = frozenset({State.DONE})
 _DEAD: Final = frozenset({State.DEAD})
 _HELD: Final = frozenset({State.UNRESOLVED})
+_STOPPED: Final = frozenset({State.CANCELLED})
+_RUN: Final = {"run": "r"}
 HOLD: Final = replace(POLICY, on_unknown=OnUnknown.HOLD)
 RECONCILE: Final = replace(POLICY, on_unknown=OnUnknown.RECONCILE)
 TWO_TRIES: Final = replace(POLICY, max_attempts=2)
@@ -63,6 +65,28 @@ CATALOGUE: Final = {
     "deadline before the retry": Scenario((Post("a", ("limited", "do"), deadline_s=3, ends=_DEAD | _DONE),)),
     "cancelled while it runs": Scenario(
         one("do slowly", ends=frozenset({State.CANCELLED, State.DONE})), cancel="a"
+    ),
+    "its run is cancelled": Scenario(
+        (
+            Post("a", ("do slowly",), headers=_RUN, ends=_DONE | _HELD | _STOPPED),
+            Post("b", ("limited", "do"), headers=_RUN, ends=_DONE | _HELD | _STOPPED),
+            Post("c", at_s=3, headers=_RUN, ends=_STOPPED),
+            Post("d"),
+            Post("e", ("transient slowly", "do"), headers=_RUN, ends=_DONE | _HELD | _STOPPED),
+        ),
+        cancel_run="r",
+    ),
+    "its run is cancelled after an unknown": Scenario(
+        (Post("a", ("unknown", "do"), headers=_RUN, ends=_DONE | _HELD | _STOPPED),), cancel_run="r"
+    ),
+    "reconcile: its run is cancelled": Scenario(
+        (
+            Post("a", ("unknown", "do"), headers=_RUN, ends=_DONE | _DEAD | _STOPPED),
+            Post("b", ("crash", "do"), headers=_RUN, ends=_DONE | _DEAD | _STOPPED),
+        ),
+        RECONCILE,
+        reconcile="truth",
+        cancel_run="r",
     ),
     "under a quota": Scenario((Post("a"), Post("b"), Post("c")), quota=(1, 2.0)),
     "one slot, two jobs": Scenario((Post("a", ("do slowly",)), Post("b")), concurrency=1),

@@ -69,6 +69,8 @@ class Scenario:
     quota: tuple[int, float] | None = None
     cancel: str = ""
     """A key that a person cancels a second after the beginning."""
+    cancel_run: str = ""
+    """A run that a person cancels at that time."""
 
     def setting(self, app: App) -> Setting:
         """How its processes are set."""

@@ -91,8 +91,8 @@ MUTATIONS: Final = {
     "starts in doubt where the lane holds": Mutation(
         DELIVERY,
         "judge",
-        "envelope.deadline, claimed.ambiguous)",
-        "envelope.deadline, False)",
+        "claimed.ambiguous, claimed.stopped",
+        "False, False",
         "hold: success",
     ),
     "starts although its lease has run out": Mutation(
@@ -104,6 +104,27 @@ MUTATIONS: Final = {
         "refusal := _refusal(job.lane, job.session, job.entry)",
         'refusal := ""',
         "reconcile: after a crash",
+    ),
+    "starts in doubt what its run's end has stopped": Mutation(
+        DELIVERY,
+        "judge",
+        "claimed.ambiguous, claimed.stopped",
+        "claimed.ambiguous, False",
+        "its run is cancelled after an unknown",
+    ),
+    "starts what comes back after its run was cancelled": Mutation(
+        MemoryLedger,
+        "claim",
+        "(job.run or claim.run) in self._rows.cancelled",
+        "False",
+        "its run is cancelled",
+    ),
+    "cancels what may have happened": Mutation(
+        MemoryLedger,
+        "cancel_run",
+        "not job.ambiguous",
+        "True",
+        "its run is cancelled after an unknown",
     ),
     "takes a job from a living owner": Mutation(
         MemoryLedger, "claim", "self._alive(job.session)", "False", "published twice, two processes"

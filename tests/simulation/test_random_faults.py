@@ -26,7 +26,7 @@ posts = st.builds(
     at_s=seconds,
     deadline_s=st.sampled_from([None, None, None, 2.0, 30.0]),
     not_before_s=st.sampled_from([None, None, None, 4.0]),
-    headers=st.sampled_from([{}] * 5 + [{"not-before": "soon"}]),
+    headers=st.sampled_from([{}] * 5 + [{"not-before": "soon"}] + [{"run": "r"}] * 3),
 )
 scenarios = st.builds(
     Scenario,
@@ -37,6 +37,7 @@ scenarios = st.builds(
     concurrency=st.integers(1, 3),
     quota=st.sampled_from([None, None, (1, 1.0), (2, 3.0)]),
     cancel=st.sampled_from(["", "", "", "a"]),
+    cancel_run=st.sampled_from(["", "r"]),
 )
 all_blows = st.builds(Blow, st.sampled_from(list(Fault)), st.sampled_from(list(Heir)))
 crashes = st.builds(Blow, st.sampled_from(CRASHES), st.sampled_from(list(Heir)))

@@ -157,6 +157,8 @@ class World(Stage):
         posts = [self.spawn(partial(self._post, post)) for post in self.scenario.posts]
         if self.scenario.cancel:
             posts.append(self.spawn(partial(self._cancel, self.scenario.cancel)))
+        if self.scenario.cancel_run:
+            posts.append(self.spawn(partial(self._cancel_run, self.scenario.cancel_run)))
         ending = asyncio.create_task(self._quiet(posts))
         await asyncio.wait({ending, self.failure}, timeout=_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
         if self.failure.done():
@@ -176,6 +178,10 @@ class World(Stage):
     async def _cancel(self, key: str) -> None:
         await elapse(1)
         await self.ledger.cancel("work", key)
+
+    async def _cancel_run(self, run: str) -> None:
+        await elapse(1)
+        self.ledger.cancel_run(run)
 
     async def _quiet(self, posts: list[asyncio.Task[None]]) -> None:
         await asyncio.wait(posts)

@@ -221,3 +221,22 @@ def test_a_retry_after_is_seconds_or_a_date_and_anything_else_is_ignored(
 def test_the_back_off_doubles_to_its_cap_and_never_overflows() -> None:
     waits = [backoff_s(number, POLICY, 0.5) for number in (1, 2, 3, 4, 5, 6, 10_000)]
     assert waits == [2, 4, 8, 16, 30, 30, 30]
+
+
+@pytest.mark.parametrize(
+    ("choice", "can_reconcile", "start"),
+    [
+        (OnUnknown.RETRY, False, Hold),
+        (OnUnknown.HOLD, True, Hold),
+        (OnUnknown.RECONCILE, False, Hold),
+        (OnUnknown.RECONCILE, True, Reconcile),
+    ],
+)
+def test_what_a_cancelled_run_leaves_in_doubt_is_found_out_or_held(
+    choice: OnUnknown, can_reconcile: bool, start: type
+) -> None:
+    left = Attempt(2, ambiguous=True, stopped=True)
+    assert isinstance(decide_start(left, on_unknown(choice), NOW, can_reconcile=can_reconcile), start)
+    verdict = decide_reconciled(False, None, left, on_unknown(choice), NOW, HALF)
+    assert verdict == Bury("run_cancelled", "it had not happened when the run was cancelled")
+    assert decide_reconciled(True, 1, left, on_unknown(choice), NOW, HALF) == Complete(1)

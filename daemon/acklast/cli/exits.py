@@ -15,7 +15,8 @@ MEANINGS: Final = {
     Exit.OK: "done; nothing was cut, everything fits",
     Exit.CUT: "run: the drain had to cut work; every job was given back or recorded",
     Exit.INCOMPLETE: "enqueue: some items were not accepted; the output names them."
-    " ledger prune, jobs missing, topology apply: another is at work. lanes: not every daemon follows yet",
+    " ledger prune, jobs missing, topology apply: another is at work."
+    " runs cancel: some jobs are locked. lanes: not every daemon follows yet",
     Exit.NOT_FOUND: "the ledger knows nothing by that name",
     Exit.UNFIT: "check, runs show, runs proof, jobs missing, topology plan --exit-code:"
     " something must be put right, and is told",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from acklast.cli import run_proof, run_set
+from acklast.cli import run_cancel, run_proof, run_set
 from acklast.cli.exits import epilog
 from acklast.cli.lane_target import operations_of
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
@@ -66,6 +66,7 @@ def list_(
 
 
 app.command(epilog=epilog(Exit.NOT_FOUND, Exit.UNFIT))(run_proof.proof)
+app.command(epilog=epilog(Exit.NOT_FOUND, Exit.INCOMPLETE))(run_cancel.cancel)
 app.command("set", epilog=epilog(Exit.NOT_FOUND))(run_set.set_)
 
 

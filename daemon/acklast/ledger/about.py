@@ -14,6 +14,9 @@ _LABEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?", re
 _LONGEST: Final = 200
 _MOST_LABELS: Final = 32
 
+RUN_CANCELLED: Final = "run_cancelled"
+"""The reason of jobs that end because their run was cancelled."""
+
 
 class RunDiffers(AcklastError):  # noqa: N818 - named for what is true, not for being an error
     """A run is promised more with another deadline, owner or label than it has."""

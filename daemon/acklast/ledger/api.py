@@ -62,7 +62,8 @@ class Claim:
 class Fresh:
     """The job is ours. ``attempt`` counts the attempts that count, this one included (from 1).
 
-    ``ambiguous``: an earlier attempt may have had its effect (a crash, a timeout, a cut).
+    ``ambiguous``: an earlier attempt may have had its effect (a crash, a timeout, a cut). ``stopped``: it is
+    ambiguous, and its run was cancelled meanwhile: find out or keep the evidence, and do not start it.
     """
 
     fence: int
@@ -70,6 +71,7 @@ class Fresh:
     rate_limited: int
     ambiguous: bool
     now: datetime
+    stopped: bool = False
 
 
 @value

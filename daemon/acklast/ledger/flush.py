@@ -15,6 +15,7 @@ from acklast.ledger.evidence import REASON_LIMIT, clean, failure_fingerprint, st
 from acklast.ledger.notes import ranges
 from acklast.ledger.refusals import session_lost
 from acklast.ledger.statement import REAP, statement
+from acklast.ledger.stopping import STOP
 from acklast_topology.job import Job
 
 SETTINGS: Final = {
@@ -48,6 +49,11 @@ async def flush(link: Link, batch: Batch) -> Mapping[int, Answer]:
         rows = await _send(link, batch, careful=True)
     if any(row["answer"] == "expired" for row in rows):
         await link.fetch(REAP)
+    if stopped := {row["ticket"] for row in rows if row["answer"] == "stopped"}:
+        claims = [item.claim for item in batch.items if item.claim is not None and item.ticket in stopped]
+        await link.fetch(
+            STOP, *map(list, zip(*((one.lane, one.key, one.run) for one in claims), strict=True))
+        )
     return answers(batch, rows)
 
 
@@ -209,6 +215,8 @@ def answers(batch: Batch, rows: Sequence[asyncpg.Record]) -> Mapping[int, Answer
                 found[ticket] = Recorded.RECORDED
             case "fresh" | "taken" | "mine":
                 found[ticket] = Fresh(fence, attempt, rate_limited, ambiguous, now)
+            case "doubtful":
+                found[ticket] = Fresh(fence, attempt, rate_limited, ambiguous, now, stopped=True)
             case "lost":
                 found[ticket] = Recorded.CLAIM_LOST
             case "decided":

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from acklast.ledger import manifest
-from acklast.ledger.about import NOTHING, RunAbout, RunCancelled, joined
+from acklast.ledger.about import NOTHING, RUN_CANCELLED, Cancellation, RunAbout, RunCancelled, joined
 from acklast.ledger.api import (
     AttemptView,
     Claim,
@@ -102,24 +102,47 @@ class MemoryLedger:
             return Conflict(now)
         if job.state in _DECIDED:
             return Decided(job.state, now, job.fence)
+        stopped = (job.run or claim.run) in self._rows.cancelled
         if job.state is State.CLAIMED:
             if self._alive(job.session):
                 assert job.session is not None
                 return Held(self._workers[job.session].lease_until, now)
             self._crashed(job)
-        else:
+        elif stopped and not job.ambiguous:
+            job.run = job.run or claim.run
+            self._stop(job)
+            return Decided(job.state, now, job.fence)
+        elif not stopped:
             due = job.available_at if job.state is State.WAITING else claim.not_before
             if due is not None and due > now:
                 return NotDue(due, now)
-        return self._start(job, session, claim, now)
+        return replace(self._start(job, session, claim, now), stopped=stopped)
 
     def _enter(self, claim: Claim, now: datetime) -> Job:
         job = self._jobs[claim.lane, claim.key] = Job(now, claim.fingerprint)
         job.type, job.run = claim.type, claim.run
         job.published_at, job.deadline = claim.published_at, claim.deadline
-        if claim.not_before is not None and claim.not_before > now:
+        if job.run in self._rows.cancelled:
+            job.state, job.reason, job.recorded_at = State.CANCELLED, RUN_CANCELLED, now
+        elif claim.not_before is not None and claim.not_before > now:
             job.state, job.available_at = State.WAITING, claim.not_before
         return job
+
+    def _stop(self, job: Job) -> None:
+        job.state, job.reason, job.available_at = State.CANCELLED, RUN_CANCELLED, None
+        job.fence, job.recorded_at = job.fence + 1, self._clock()
+
+    def cancel_run(self, run: str, reason: str = "") -> int:
+        """Cancel what is idle, as ``runs cancel`` does it in Postgres; how many it were."""
+        self._rows.cancelled.setdefault(run, Cancellation(self._clock(), "somebody", reason))
+        idle = [
+            job
+            for job in self._jobs.values()
+            if job.run == run and job.state in (State.QUEUED, State.WAITING) and not job.ambiguous
+        ]
+        for job in idle:
+            self._stop(job)
+        return len(idle)
 
     def _start(self, job: Job, session: Session, claim: Claim, now: datetime) -> Fresh:
         job.state, job.session, job.claimed_at = State.CLAIMED, session.id, now

@@ -114,6 +114,11 @@ class Operations:
     def close(self) -> None:
         self._connection.terminate()
 
+    @property
+    def connection(self) -> Connection:
+        """For what is more than one statement and less than one transaction."""
+        return self._connection
+
     async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
         """Run one statement that only reads.
 

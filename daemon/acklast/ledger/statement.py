@@ -35,6 +35,9 @@ from acklast.ledger.columns import ACKED, ASKED, DONE, FOLLOW, KEPT, SETTLED, TO
 # - A session is dead when its ended_at is set. One whose lease has run out and that nobody has ended yet is
 #   'expired': REAP ends it, and the claim is asked again. Ending and renewing lock the same row, so a
 #   renewal that commits late and a takeover cannot both believe that they were in time.
+# - Nothing of a cancelled run starts. What is new is entered as cancelled; what is there and cannot have had
+#   its effect is answered 'stopped', and STOP cancels it before it is asked again. What may have had its
+#   effect is claimed all the same, as 'doubtful': its worker finds out, or keeps the evidence.
 # - A claim that is repeated (its flush was lost on the way back) finds its own ticket and is answered as
 #   before.
 _HEAD: Final = """
@@ -54,20 +57,26 @@ _PATIENCE: Final = ", set_config('lock_timeout', '50ms', true)"
 _CLAIMS: Final = """,
 inserted as (
     insert into acklast.jobs as j (lane, key, state, fence, attempts, claims, session, ticket, claimed_at,
-                                   available_at, enqueued_at, published_at, deadline, fingerprint, type, run)
-    select a.lane, a.key, case when d.due then 'claimed' else 'waiting' end, d.due::int, d.due::int,
+                                   available_at, enqueued_at, published_at, deadline, fingerprint, type, run,
+                                   reason, recorded_at)
+    select a.lane, a.key, case when c.run is not null then 'cancelled' when d.due then 'claimed'
+                               else 'waiting' end, d.due::int, d.due::int,
            d.due::int, case when d.due then $1 end, a.ticket, case when d.due then me.now end,
            case when not d.due then a.not_before end,
-           me.now, a.published_at, a.deadline, a.fingerprint, a.type, a.run
-    from me cross join {asked} cross join lateral (select coalesce(a.not_before <= me.now, true)) as d (due)
+           me.now, a.published_at, a.deadline, a.fingerprint, a.type, a.run,
+           case when c.run is not null then 'run_cancelled' end, case when c.run is not null then me.now end
+    from me cross join {asked} left join acklast.cancelled_runs c on c.run = a.run
+         cross join lateral (select coalesce(a.not_before <= me.now, true) and c.run is null) as d (due)
     where me.alive{manner}
     returning j.ticket, j.state, j.available_at
 ),
 found as materialized (
     select a.*, j.state, j.fence, j.attempts, j.rate_limited, j.ambiguous, j.session, j.ticket as holder,
            j.claimed_at, j.fingerprint as stored,
-           case j.state when 'waiting' then j.available_at else a.not_before end as due_at
+           case j.state when 'waiting' then j.available_at else a.not_before end as due_at,
+           c.run is not null as stopped
     from {asked} join acklast.jobs j on j.lane = a.lane and j.key = a.key
+         left join acklast.cancelled_runs c on c.run = coalesce(j.run, a.run)
     where (select count(*) from inserted) < cardinality({tickets}::bigint[]){hold}
 ),
 judged as materialized (
@@ -79,7 +88,8 @@ judged as materialized (
                 when f.state = 'claimed' and w.ended_at is null and w.lease_until > me.now then 'held'
                 when f.state = 'claimed' and w.id is not null and w.ended_at is null then 'expired'
                 when f.state = 'claimed' then 'taken'
-                when f.due_at > me.now then 'not_due'
+                when f.stopped and not f.ambiguous then 'stopped'
+                when f.due_at > me.now and not f.stopped then 'not_due'
                 else 'fresh' end as answer
     from me cross join found f left join acklast.workers w on f.state = 'claimed' and w.id = f.session
 ),
@@ -110,7 +120,8 @@ _KEPT: Final = """,
 kept as (
     insert into acklast.custody (lane, key, header, body)
     select k.lane, k.key, k.header, k.body from {kept}
-    where k.ticket in (select ticket from inserted union all select ticket from claimed)
+    where k.ticket in (select ticket from inserted where state <> 'cancelled'
+                       union all select ticket from claimed)
     order by k.lane collate "C", k.key collate "C"
     on conflict (lane, key) do nothing
 )"""
@@ -270,15 +281,17 @@ _DONE_NOW: Final = "array(select ticket from done)"
 
 _CLAIM_ANSWERS: Final = """
 union all
-select ticket, 'not_due', null, available_at, 0, 0, 0, false, null, null
+select ticket, case state when 'waiting' then 'not_due' else 'decided' end, state, available_at, 0, 0, 0,
+       false, null, null
 from inserted where state <> 'claimed'
 union all
-select ticket, answer, null, null, fence + 1, attempts + 1, rate_limited, ambiguous or answer = 'taken',
-       null, null
+select ticket, case when stopped then 'doubtful' else answer end, null, null, fence + 1, attempts + 1,
+       rate_limited, ambiguous or answer = 'taken', null, null
 from claimed
 union all
-select ticket, answer, state, case answer when 'held' then lease_until else due_at end, fence, attempts,
-       rate_limited, ambiguous, null, null
+select ticket, case when answer = 'mine' and stopped and ambiguous then 'doubtful' else answer end, state,
+       case answer when 'held' then lease_until else due_at end, fence, attempts, rate_limited, ambiguous,
+       null, null
 from judged where answer not in ('fresh', 'taken')"""
 
 _TELL_ANSWERS: Final = """
