@@ -234,7 +234,8 @@ async def _record(
         return Recorded.RECORDED
     letter = None
     if isinstance(judged.verdict, Bury | Hold):
-        letter = letters.of_job(lane.name, envelope, judged.verdict.reason, judged.verdict.detail)
+        verdict = judged.verdict
+        letter = letters.of_job(lane.name, envelope, verdict.reason, verdict.detail, judged.raised)
     record = Record(
         lane=lane.name,
         key=envelope.key,

@@ -20,6 +20,7 @@ from acklast.decide import (
     is_suspect,
     may_be_suspect,
 )
+from acklast.fingerprint import NOTHING, Raised
 from acklast.handlers.app import JobType
 from acklast.handlers.attempt import attempt, reconcile_attempt
 from acklast.handlers.context import Context
@@ -70,6 +71,7 @@ class Judged:
     recorded: bool = False
     follow_ups: Sequence[Job] = ()
     """Jobs that the attempt has promised: they count if it completes the job."""
+    raised: Raised = NOTHING
 
 
 class _Clock:
@@ -253,6 +255,7 @@ async def _run(job: _Job) -> Judged:
         time.monotonic() - mark,
         recorded=job.context.completed,
         follow_ups=job.context.follow_ups,
+        raised=getattr(result, "raised", NOTHING),
     )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from hashlib import sha256
 
+from acklast.fingerprint import NOTHING, Raised, fingerprint
 from acklast.ledger.api import Letter
 from acklast_topology.contract import Envelope, Malformed, Reason, digest, evidence
 
 
-def of_job(lane: str, envelope: Envelope, reason: str, detail: str) -> Letter:
-    """The letter of a claimed job that is buried or held."""
+def of_job(lane: str, envelope: Envelope, reason: str, detail: str, raised: Raised = NOTHING) -> Letter:
+    """The letter of a claimed job that is buried or held. ``raised``: what its last attempt raised."""
     seen = evidence(envelope.raw)
     return Letter(
         lane=lane,
@@ -25,6 +26,7 @@ def of_job(lane: str, envelope: Envelope, reason: str, detail: str) -> Letter:
         routing_key=envelope.raw.routing_key,
         headers=seen.headers,
         properties=seen.properties,
+        failure=fingerprint(reason, detail, envelope.key, raised),
     )
 
 
@@ -44,6 +46,7 @@ def of_malformed(lane: str, malformed: Malformed) -> Letter:
         headers=seen.headers,
         properties=seen.properties,
         digest=digest(raw),
+        failure=fingerprint(malformed.reason, malformed.detail, malformed.key),
     )
 
 

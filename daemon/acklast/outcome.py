@@ -1,13 +1,16 @@
 """What an attempt came to (outcomes) and what follows from it (verdicts): frozen, matched exhaustively.
 
 A handler speaks in exceptions (``acklast.errors``); from ``decide.classify`` on, only these values travel.
+``raised`` is what the exception told of a failure: it decides nothing, and goes into its fingerprint.
 """
 
 from __future__ import annotations
 
+from dataclasses import field
 from datetime import datetime
 from typing import Any, TypeAlias
 
+from acklast.fingerprint import NOTHING, Raised
 from acklast_topology.value import value
 
 
@@ -33,6 +36,7 @@ class Transient:
     reason: str
     detail: str = ""
     retry_after_s: float | None = None
+    raised: Raised = field(default=NOTHING, compare=False)
 
 
 @value
@@ -41,6 +45,7 @@ class Permanent:
 
     reason: str
     detail: str = ""
+    raised: Raised = field(default=NOTHING, compare=False)
 
 
 @value
@@ -50,6 +55,7 @@ class Unknown:
     reason: str
     detail: str = ""
     cut: bool = False
+    raised: Raised = field(default=NOTHING, compare=False)
 
 
 @value

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from acklast.errors import ClaimLost
+from acklast.fingerprint import fingerprint
 from acklast.ledger.api import Fresh, Ledger, Recorded, Session, State
 from acklast.outcome import Bury, Complete, GiveBack, Hold, Retry, Verdict
 from ledger.worlds import LANE, World, a_claim, a_letter, a_record, record, start, started, view
@@ -86,6 +87,7 @@ async def test_an_end_without_effect_leaves_a_letter(
     assert (kept.lane, kept.key, kept.run, kept.reason) == (LANE, "k", "r1", "refused")
     assert (kept.detail, kept.attempts, kept.seen) == ("HTTP 422", 1, 1)
     assert (kept.worker, kept.version) == ("one:1", "1.2.3")
+    assert (kept.failure, kept.trace_id) == (fingerprint("refused", "HTTP 422", "k"), None)
     assert fresh.now <= kept.first_failure_at == kept.last_failure_at <= await world.now()
     assert [attempt.outcome for attempt in job.history] == ["permanent" if state is State.DEAD else "unknown"]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acklast.ledger.evidence import clean, failure_fingerprint, storable_json, trace_id
+from acklast.ledger.evidence import clean, storable_json, trace_id
 
 ANY_TEXT = st.text(st.characters() | st.sampled_from("\x00\ud800\udfff\\u0"))
 ANY_JSON = st.recursive(
@@ -61,33 +61,6 @@ def test_what_json_does_not_know_becomes_text() -> None:
         str(UUID(int=1)): [["a"], [1, 2]],
         "share": "inf",
     }
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("HTTP 500 after 12.5 s", "HTTP 500 after 7 s"),
-        ("property 'A 17' is sold", "property 'B 9' is sold"),
-        (
-            "no 6f1a5f0e-9d1c-4b8e-8a53-0d9a1f6f8f11 here",
-            "no 11111111-9d1c-4b8e-8a53-0d9a1f6f8f11 here",
-        ),
-        ("at 0x7f00aa", "at 0x10"),
-        ("Connection reset", "connection RESET"),
-    ],
-)
-def test_failures_that_differ_in_values_only_are_one_kind(one: str, other: str) -> None:
-    assert failure_fingerprint("refused", one) == failure_fingerprint("refused", other)
-
-
-def test_failures_of_another_kind_are_told_apart() -> None:
-    kinds = [("refused", "sold"), ("refused", "no such property"), ("timeout", "sold")]
-    assert len({failure_fingerprint(*kind) for kind in kinds}) == 3
-
-
-@given(ANY_TEXT)
-def test_any_failure_has_a_fingerprint(detail: str) -> None:
-    assert len(failure_fingerprint("refused", detail)) == 16
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 
 from acklast.errors import ClaimLost, LedgerUnavailable
+from acklast.fingerprint import fingerprint
 from acklast.ledger.api import State
 from acklast.outcome import Bury, Complete
 from ledger.worlds import (
@@ -48,7 +49,7 @@ async def test_a_letter_keeps_what_a_person_needs_to_try_again(postgres: Postgre
     assert (row["payload"], row["same"], row["properties"]) == (b"\x00\xff", True, '{"priority": 3}')
     assert (row["trace_id"], row["fence"], row["digest"]) == (trace, 1, None)
     assert (row["exchange"], row["routing_key"], row["type"]) == ("acklast.v1.in", "cleanup.x", "rent.v1")
-    assert len(row["failure"]) == 16
+    assert row["failure"] == fingerprint(letter.reason, letter.detail, letter.key)
     await ledger.bury_stray(replace(letter, digest=b"d"), worker="w", version="v")
     rows = await postgres.sql("select * from acklast.dead_letters order by id")
     assert [bytes(row["payload"]) for row in rows] == [b"\x00\xff"] * 2

@@ -51,7 +51,9 @@ DONE = JobView(
     deadline=None,
     history=(AttemptView(1, 1, "transient", "http_500", "try later", at(2), at(3), "host-0", "0.9"),),
 )
-LETTER = LetterView(5, "cleanup", "r1:7", "r1", "permanent", "no such house", 1, at(4), at(5), 2, "h", "1.0")
+LETTER = LetterView(
+    5, "cleanup", "r1:7", "r1", "permanent", "no such house", 1, at(4), at(5), 2, "h", "1.0", "v1-0", None
+)
 
 
 # --- a job's timeline --------------------------------------------------------------------------------

@@ -12,8 +12,9 @@ from structlog.testing import capture_logs
 
 from acklast import Context, Interrupted, Permanent, RateLimited, Transient, Unknown, outcome
 from acklast.errors import JobError
+from acklast.fingerprint import Raised, text_digest
 from acklast.handlers.attempt import Reconciled, reconcile_attempt
-from harness.jobs import LANE, Trial, envelope, here, outcome_of, registered
+from harness.jobs import LANE, Trial, envelope, here, outcome_of, registered, unknown
 
 
 def raising(error: BaseException) -> Any:
@@ -119,6 +120,38 @@ async def test_an_unclassified_exception_is_unknown_and_says_where(error: Except
     assert result.detail.startswith(f"{name} at test_handlers_attempt.py:")
     assert result.detail.endswith(" handler")
     assert not result.cut
+
+
+async def test_what_was_raised_is_told_without_its_text() -> None:
+    result = await outcome_of(raising_plainly(ValueError("secret response 17")))
+    assert isinstance(result, outcome.Unknown)
+    raised = result.raised
+    assert raised == Raised(
+        "ValueError", text_digest("secret response 4"), (f"{__name__}:raising_plainly.<locals>.handler",)
+    )
+    assert "secret" not in repr(raised)
+
+
+async def test_a_failure_is_of_one_kind_wherever_its_lines_are_and_whatever_its_job_is() -> None:
+    def handler(payload: dict[str, int]) -> None:
+        if payload["id"] == 1:
+            raise ValueError("no house 'k-1', number 1")
+        if payload["id"] == 2:
+            raise ValueError("no house 'k-2', number 2")
+        raise ValueError("no garden 'k-3', number 3")
+
+    raised = [
+        unknown(await outcome_of(handler, envelope(b'{"id": %d}' % number))).raised for number in (1, 2, 3)
+    ]
+    assert raised[0] == raised[1] != raised[2]
+
+
+async def test_an_exception_that_cannot_say_its_text_is_an_outcome_all_the_same() -> None:
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    assert unknown(await outcome_of(raising(MuteError()))).raised.type == "MuteError"
 
 
 async def test_the_place_is_the_handlers_own_code_not_a_librarys() -> None:

@@ -10,7 +10,7 @@ from acklast.decide import classify, reason_code
 from acklast.errors import JobError
 from acklast.handlers.app import JobType
 from acklast.handlers.context import Context
-from acklast.handlers.failure import described, exception_name, sole
+from acklast.handlers.failure import described, exception_name, raised, sole
 from acklast.handlers.payload import InvalidPayload
 from acklast.handlers.result import kept
 from acklast.handlers.run import Ended, Stop, run
@@ -96,6 +96,20 @@ def _failed(
     ended: Ended, job: JobType, context: Context, timeout_s: float, retry_after_cap_s: float
 ) -> Outcome:
     error = sole(_error_of(ended))
+    found = _outcome_of(error, ended, job, context, timeout_s, retry_after_cap_s)
+    if isinstance(found, Transient | Permanent | Unknown):
+        return replace(found, raised=raised(error, job.handler.source, context.key))
+    return found
+
+
+def _outcome_of(
+    error: BaseException,
+    ended: Ended,
+    job: JobType,
+    context: Context,
+    timeout_s: float,
+    retry_after_cap_s: float,
+) -> Outcome:
     detail = described(error, job.handler.source)
     if isinstance(error, JobError):  # the handler knows best, even while it is being stopped
         return _classified(error, context, retry_after_cap_s)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import re
 import traceback
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Final
+
+from acklast.fingerprint import FRAMES, Raised, text_digest
 
 _NOT_NAME: Final = re.compile(r"[^A-Za-z0-9_]+")
 _ACKLAST: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  # noqa: PTH120, PTH100 - compared with co_filename, which is text
@@ -38,17 +40,42 @@ def described(error: BaseException, source: str) -> str:
 
     ``source`` is the handler's file. Its own code is what lies in the same directory and below.
     """
-    place = _place(error.__traceback__, os.path.join(os.path.dirname(source), ""))  # noqa: PTH118, PTH120 - as above
-    return clipped(f"{exception_name(error)} at {place}" if place else exception_name(error), 200)
-
-
-def _place(trace: TracebackType | None, home: str) -> str:
-    frames = [
-        (frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in traceback.walk_tb(trace)
-    ]
-    others = [frame for frame in frames if not frame[0].startswith(_ACKLAST)]
-    own = [f for f in others if f[0].startswith(home) and not any(part in f[0] for part in _INSTALLED)]
+    others, own = _frames(error.__traceback__, source)
     if not others:
-        return ""
-    file, line, function = (own or others)[-1]
-    return f"{os.path.basename(file)}:{line} {function}"  # noqa: PTH119 - as above
+        return exception_name(error)
+    frame, line = (own or others)[-1]
+    code = frame.f_code
+    place = f"{os.path.basename(code.co_filename)}:{line} {code.co_name}"  # noqa: PTH119 - as above
+    return clipped(f"{exception_name(error)} at {place}", 200)
+
+
+def raised(error: BaseException, source: str, key: str) -> Raised:
+    """What the exception tells of the kind of failure. Its text goes in as a digest, and never raises."""
+    _, own = _frames(error.__traceback__, source)
+    frames = tuple(_name(frame) for frame, _ in own[-FRAMES:][::-1])
+    try:
+        text = text_digest(str(error), key)
+    except Exception:  # its own __str__ is broken: then its type and place must do
+        text = ""
+    return Raised(exception_name(error), text, frames)
+
+
+def _name(frame: FrameType) -> str:
+    return f"{frame.f_globals.get('__name__', '?')}:{frame.f_code.co_qualname}"
+
+
+def _frames(
+    trace: TracebackType | None, source: str
+) -> tuple[list[tuple[FrameType, int]], list[tuple[FrameType, int]]]:
+    """The frames that are not acklast's, and those of them that are the handler's own code."""
+    home = os.path.join(os.path.dirname(source), "")  # noqa: PTH118, PTH120 - compared with co_filename
+    others = [
+        (frame, line)
+        for frame, line in traceback.walk_tb(trace)
+        if not frame.f_code.co_filename.startswith(_ACKLAST)
+    ]
+    return others, [(frame, line) for frame, line in others if _is_own(frame.f_code.co_filename, home)]
+
+
+def _is_own(file: str, home: str) -> bool:
+    return file.startswith(home) and not any(part in file for part in _INSTALLED)

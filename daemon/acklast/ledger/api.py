@@ -121,7 +121,8 @@ class Letter:
 
     ``properties`` and ``headers`` are ready for JSON (binary values already escaped).
     ``digest`` is set for letters without a job of their own (malformed, key conflict): the same message
-    delivered twice is one letter seen twice.
+    delivered twice is one letter seen twice. ``failure`` is the failure's fingerprint; where it is empty,
+    that of reason and detail.
     """
 
     lane: str
@@ -137,6 +138,7 @@ class Letter:
     headers: Mapping[str, Any] = field(default_factory=dict)
     properties: Mapping[str, Any] = field(default_factory=dict)
     digest: bytes | None = None
+    failure: str = ""
 
 
 @value
@@ -230,6 +232,9 @@ class LetterView:
     seen: int
     worker: str
     version: str
+    failure: str
+    """The failure's fingerprint (``acklast.fingerprint``)."""
+    trace_id: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the ledger keeps of texts that others wrote: made storable, bounded, and grouped by what went wrong.
+"""What the ledger keeps of texts that others wrote: made storable, and bounded.
 
 Postgres refuses NUL in text and in JSON, and half a surrogate pair anywhere. One such character must not
 fail the batch that it travels in, nor lose the dead letter that it belongs to: it is replaced before that.
@@ -6,7 +6,6 @@ fail the batch that it travels in, nor lose the dead letter that it belongs to: 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -20,15 +19,6 @@ REASON_LIMIT: Final = 200
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
-_VARIABLE: Final = re.compile(
-    r"""
-      '[^']*' | "[^"]*"                                     # quoted values
-    | \b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b       # UUIDs
-    | \b0x[0-9a-f]+\b | \b[0-9a-f]{12,}\b                   # addresses, hashes
-    | \d+(?:[.:,-]\d+)*                                     # numbers, times, dates
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
 
 
 def clean(text: str, limit: int = DETAIL_LIMIT) -> str:
@@ -73,9 +63,3 @@ def trace_id(headers: Mapping[str, Any]) -> str | None:
     parent = headers.get("traceparent")
     match = _TRACEPARENT.fullmatch(parent) if isinstance(parent, str) else None
     return match[1] if match else None
-
-
-def failure_fingerprint(reason: str, detail: str) -> str:
-    """A short name for what went wrong: the same where only numbers, ids and quoted values differ."""
-    shape = _VARIABLE.sub("#", f"{reason}\n{detail}"[:DETAIL_LIMIT]).lower()
-    return hashlib.sha256(shape.encode("utf-8", "replace")).hexdigest()[:16]

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 import asyncpg
 
+from acklast.fingerprint import fingerprint
 from acklast.ledger.api import Conflict, Decided, Fresh, Held, Letter, NotDue, Recorded, State
 from acklast.ledger.batch import Answer, Batch, Item
 from acklast.ledger.columns import ACKED, ASKED, DONE, FOLLOW, KEPT, SETTLED, TOLD
 from acklast.ledger.connect import Busy, Link, Rows
-from acklast.ledger.evidence import REASON_LIMIT, clean, failure_fingerprint, storable_json, trace_id
+from acklast.ledger.evidence import REASON_LIMIT, clean, storable_json, trace_id
 from acklast.ledger.notes import ranges
 from acklast.ledger.refusals import session_lost
 from acklast.ledger.statement import REAP, statement
@@ -187,6 +188,11 @@ def _letter_columns(letter: Letter | None) -> tuple[str | None, bytes | None]:
     return (storable_json(letter_fields(letter)), letter.payload)
 
 
+def failure_of(letter: Letter) -> str:
+    """The fingerprint of what went wrong, whoever made the letter."""
+    return letter.failure or fingerprint(letter.reason, letter.detail, letter.key)
+
+
 def letter_fields(letter: Letter) -> dict[str, Any]:
     """A dead letter's columns but for its payload, ready for JSON."""
     return {
@@ -195,7 +201,7 @@ def letter_fields(letter: Letter) -> dict[str, Any]:
         "content_type": letter.content_type,
         "reason": clean(letter.reason, REASON_LIMIT),
         "detail": clean(letter.detail),
-        "failure": failure_fingerprint(letter.reason, letter.detail),
+        "failure": failure_of(letter),
         "exchange": letter.exchange,
         "routing_key": letter.routing_key,
         "headers": letter.headers,

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from acklast.fingerprint import fingerprint
 from acklast.ledger import manifest
 from acklast.ledger.about import NOTHING, RUN_CANCELLED, Cancellation, RunAbout, RunCancelled, joined
 from acklast.ledger.api import (
@@ -33,7 +34,7 @@ from acklast.ledger.api import (
     State,
 )
 from acklast.ledger.changes import FAILURES, Change, change_for
-from acklast.ledger.evidence import REASON_LIMIT, clean, storable_json
+from acklast.ledger.evidence import REASON_LIMIT, clean, storable_json, trace_id
 from acklast.ledger.memory_rows import FINAL, Job, KeptLetter, Rows, Run, Worker, prune_rows
 from acklast.ledger.refusals import claim_lost, session_lost
 from acklast.ledger.retention import Keeps, Step
@@ -263,6 +264,8 @@ class MemoryLedger:
             seen=1,
             worker=worker,
             version=version,
+            failure=letter.failure or fingerprint(letter.reason, letter.detail, letter.key),
+            trace_id=trace_id(letter.headers),
         )
 
     # --- people and accounts ------------------------------------------------------------------------

@@ -11,8 +11,9 @@ import asyncpg
 
 from acklast import __version__
 from acklast.errors import LedgerUnavailable
+from acklast.fingerprint import fingerprint
 from acklast.ledger.connect import CLOSE_S, Address, Connection, unavailable_as_error
-from acklast.ledger.evidence import clean, failure_fingerprint, storable_json
+from acklast.ledger.evidence import clean, storable_json
 from acklast.ledger.pool import Handle
 from acklast_topology.job import Job
 from acklast_topology.value import value
@@ -81,9 +82,10 @@ with gone as (
 )
 insert into acklast.dead_letters (lane, key, run, type, content_type, reason, detail, failure, routing_key,
                                   headers, payload, first_failure_at, last_failure_at, worker, version,
-                                  digest)
+                                  digest, trace_id)
 select lane, key, run, type, content_type, $4, detail, failure, routing_suffix, headers, payload, created_at,
-       clock_timestamp(), $5, $6, sha256(convert_to('outbox ' || id, 'UTF8'))
+       clock_timestamp(), $5, $6, sha256(convert_to('outbox ' || id, 'UTF8')),
+       substring(headers->>'traceparent' from '^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}$')
 from gone
 on conflict (lane, digest) where digest is not null do nothing
 """
@@ -116,7 +118,7 @@ class Taken:
 
 
 def _told(dead: Dead) -> tuple[int, str, str]:
-    return dead.id, clean(dead.detail), failure_fingerprint(UNPUBLISHABLE, dead.detail)
+    return dead.id, clean(dead.detail), fingerprint(UNPUBLISHABLE, dead.detail)
 
 
 class Outbox:

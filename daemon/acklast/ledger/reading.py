@@ -37,7 +37,8 @@ from acklast.attempts where lane = $1 and key = $2 order by fence
 """
 
 _LETTERS: Final = """
-select id, lane, key, run, reason, detail, attempts, first_failure_at, last_failure_at, seen, worker, version
+select id, lane, key, run, reason, detail, attempts, first_failure_at, last_failure_at, seen, worker, version,
+       failure, trace_id
 from acklast.dead_letters where lane = $1 and key = $2 order by id
 """
 
