@@ -29,6 +29,8 @@ from dev.workspace import share_ports
 from harness import Broker, Databases
 from harness.broker import at_vhost
 
+pytest_plugins = ["acklast.testing.plugin", "pytester"]
+
 # A test is marked by what it asks for, so that `pytest -m "not broker and not ledger"` is the quick half.
 _MARKS = {"broker": "broker_server", "ledger": "ledger_server"}
 

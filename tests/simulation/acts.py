@@ -34,7 +34,7 @@ FIT = (
 
 def here() -> tuple[World, Process]:
     """The world, and the process whose memory this code runs in."""
-    process, _ = HERE.get()
+    process = HERE.get().process
     return cast("World", process.stage), process
 
 

@@ -166,6 +166,8 @@ class World(Stage):
             self.failure.result()
         self.account.promise(ending.done(), "still not quiet after an hour")
         await self.close()
+        if not self.failure.cancelled():
+            self.failure.result()
         self._check()
         self.account.check_end()
 

@@ -7,12 +7,16 @@ import sys
 import traceback
 from collections.abc import Iterator
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from acklast.config.http import Http
 from acklast.config.models import Config, Lane
 from acklast.errors import ConfigError
 from acklast.handlers.app import App, JobType
 from acklast.policy import OnUnknown
+
+if TYPE_CHECKING:
+    from acklast.handlers.http_lane import HttpLane
 
 
 def load_app(config: Config) -> App:
@@ -49,13 +53,16 @@ def _imported(config: Config, target: str) -> App:
 def _http_jobs(config: Config) -> Iterator[JobType]:
     for name, lane in config.lanes.items():
         if lane.http is not None:
-            yield _http_job(name, lane, lane.http)
+            # Here and not above: the client library takes longer to import than all the rest, and most
+            # commands and many daemons send nothing over HTTP.
+            from acklast.handlers.http_lane import http_job
+
+            yield http_job(http_lane(name, lane, lane.http))
 
 
-def _http_job(name: str, lane: Lane, http: Http) -> JobType:
-    # Here and not above: the client library takes longer to import than all the rest, and most commands and
-    # many daemons send nothing over HTTP.
-    from acklast.handlers.http_lane import HttpLane, http_job, trusting
+def http_lane(name: str, lane: Lane, http: Http) -> HttpLane:
+    """What a lane's table ``http`` comes to."""
+    from acklast.handlers.http_lane import HttpLane, trusting
     from acklast.http.client import Connecting
 
     connecting = Connecting(
@@ -66,16 +73,14 @@ def _http_job(name: str, lane: Lane, http: Http) -> JobType:
         max_redirects=http.max_redirects,
         tls=trusting(str(http.ca_file)) if http.ca_file else None,
     )
-    return http_job(
-        HttpLane(
-            lane=name,
-            request=http.request(name),
-            rules=http.rules(),
-            connecting=connecting,
-            idempotency_header=http.idempotency_header,
-            excerpt_bytes=http.excerpt_bytes,
-            timeout_s=http.timeout_s,
-        )
+    return HttpLane(
+        lane=name,
+        request=http.request(name),
+        rules=http.rules(),
+        connecting=connecting,
+        idempotency_header=http.idempotency_header,
+        excerpt_bytes=http.excerpt_bytes,
+        timeout_s=http.timeout_s,
     )
 
 

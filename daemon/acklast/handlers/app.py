@@ -138,6 +138,18 @@ class App:
         made._catching = {job.lane: job for job in jobs}
         return made
 
+    def wrapped(self, wrap: Callable[[JobType], JobType]) -> App:
+        """The same application with each job type as ``wrap`` makes it; this one stays as it is.
+
+        For tests, which may stop it without taking from this one what it would do at its own end.
+        """
+        made = copy(self)
+        made._jobs = {name: wrap(job) for name, job in self._jobs.items()}
+        made._table = {place: made._jobs[job.name] for place, job in self._table.items()}
+        made._catching = {lane: wrap(job) for lane, job in self._catching.items()}
+        made._threads, made._stops = Threads(), list(self._stops)
+        return made
+
     def lanes(self) -> set[str]:
         """The lanes that have a handler registered; those of ``with_lanes`` are not."""
         return {job.lane for job in self._jobs.values()}

@@ -6,7 +6,7 @@ import ssl
 from asyncio import CancelledError
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from acklast import __version__
 from acklast.errors import Interrupted, Permanent, Transient, Unknown
@@ -44,9 +44,19 @@ class HttpLane:
     """For one attempt; None: the lane's own."""
 
 
-def http_job(spec: HttpLane) -> JobType:
-    """The job type of an HTTP lane."""
-    sender = _Sender(spec)
+class Sends(Protocol):
+    """What sends a lane's requests: the client, or what stands in for it in a test."""
+
+    async def send(self, request: Request, *, keep: int, sending: Sending) -> Answer:
+        """Send once and read the answer; raises as ``Client.send``."""
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+
+
+def http_job(spec: HttpLane, client: Sends | None = None) -> JobType:
+    """The job type of an HTTP lane. ``client``: what sends its requests, instead of one of its own."""
+    sender = _Sender(spec, client or Client(spec.connecting, f"acklast/{__version__}"))
     return JobType(
         name=ANY_TYPE,
         lane=spec.lane,
@@ -59,9 +69,9 @@ def http_job(spec: HttpLane) -> JobType:
 
 
 class _Sender:
-    def __init__(self, spec: HttpLane) -> None:
+    def __init__(self, spec: HttpLane, client: Sends) -> None:
         self._spec = spec
-        self.client = Client(spec.connecting, f"acklast/{__version__}")
+        self.client = client
 
     def request_for(self, envelope: Envelope) -> Request:
         """Raises ``InvalidPayload`` where the job has not what the templates name."""

@@ -303,9 +303,18 @@ class MemoryLedger:
 
     async def jobs(self, key: str, lane: str | None = None) -> Sequence[JobView]:
         found = sorted(place for place in self._jobs if place[1] == key and lane in (None, place[0]))
-        return [self._view(*place) for place in found]
+        return [self.view(*place) for place in found]
 
-    def _view(self, lane: str, key: str) -> JobView:
+    def places(self) -> Sequence[tuple[str, str]]:
+        """Lane and key of every job, in the order in which they became known."""
+        return list(self._jobs)
+
+    def view(self, lane: str, key: str) -> JobView:
+        """The account of one job.
+
+        Raises:
+            KeyError: it is not known.
+        """
         job = self._jobs[lane, key]
         worker = None if job.session is None else self._workers.get(job.session)
         same = {name: getattr(job, name) for name in _COPIED}

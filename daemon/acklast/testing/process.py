@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -34,10 +35,18 @@ from acklast_topology.names import Names
 if TYPE_CHECKING:
     from acklast.testing.stage import Stage
 
-HERE: Final[ContextVar[tuple[Process, Delivery]]] = ContextVar("HERE")
-"""The process, and the delivery of its, that this code runs for."""
+HERE: Final[ContextVar[Here]] = ContextVar("HERE")
 
 _REOPEN_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """The process, and the delivery of its, that some code runs for."""
+
+    process: Process
+    lane: str
+    delivery: Delivery
 
 
 class Killed(BaseException):
@@ -182,7 +191,7 @@ class Process:
         return start
 
     async def _process(self, lane: Lane, delivery: Delivery) -> None:
-        HERE.set((self, delivery))
+        HERE.set(Here(self, lane.name, delivery))
         intake = self._intakes[lane.name]
         intake.begun()
         try:

@@ -11,6 +11,7 @@ from acklast.pacing.budgets import NO_LIMITS, Limits
 from acklast.policy import BreakerRules, Policy
 from acklast_topology.ladder import BUCKETS_S
 
+LEASE_S = 60.0
 NO_BREAKER = BreakerRules(after=0)
 
 
@@ -40,6 +41,6 @@ class Setting:
     app: App
     lanes: Mapping[str, LaneSetting]
     budgets: Mapping[str, BudgetSetting] = field(default_factory=dict)
-    lease_s: float = 15.0
+    lease_s: float = LEASE_S
     drain_s: float = 30.0
     buckets_s: tuple[int, ...] = BUCKETS_S

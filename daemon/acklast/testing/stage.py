@@ -42,8 +42,9 @@ class Stage:
         self.broker = Broker()
         self.ledger = MemoryLedger(self.now)
         self.processes: list[Process] = []
-        self._epoch = epoch
-        self._began_at = asyncio.get_running_loop().time()
+        self.epoch = epoch
+        self._loop = asyncio.get_running_loop()
+        self.began_at = self._loop.time()
         self._names = count(1)
         self._tasks: set[asyncio.Task[Any]] = set()
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -51,11 +52,11 @@ class Stage:
 
     def now(self) -> datetime:
         """The ledger's clock."""
-        return self._epoch + timedelta(seconds=self.elapsed_s())
+        return self.epoch + timedelta(seconds=self.elapsed_s())
 
     def elapsed_s(self) -> float:
         """How long the stage has been standing."""
-        return asyncio.get_running_loop().time() - self._began_at
+        return self._loop.time() - self.began_at
 
     async def step(
         self, process: Process, step: Step, act: Callable[[], Awaitable[T]], *, lost: Callable[[bool], T]
@@ -122,7 +123,7 @@ class Stage:
         if len(self.alive) == 1:
             self.begin()
         # Not by a task of its own: a time-out that fires in the frozen process may cancel it.
-        asyncio.get_running_loop().call_later(2 * self.setting.lease_s, process.thaw)
+        self._loop.call_later(2 * self.setting.lease_s, process.thaw)
 
     def spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
         """Run a part of a process as a task."""
@@ -155,7 +156,7 @@ class Stage:
             await self.broker.quiet()
 
     async def close(self) -> None:
-        """End every process where it stands, and raise a defect that nobody has heard of yet."""
+        """End every process where it stands."""
         for process in self.processes:
             process.die()
         tasks = list(self._tasks)
@@ -163,5 +164,5 @@ class Stage:
             task.cancel()
         await asyncio.gather(*tasks, *(process.ended() for process in self.processes), return_exceptions=True)
         if self.failure.done():
-            self.failure.result()
+            self.failure.exception()  # whoever waited for it has heard of it
         self.failure.cancel()

@@ -76,6 +76,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(self._thread_ended)
         return future
 
+    async def shutdown_default_executor(self, *timeout: Any) -> None:
+        self._virtual.threads += 1
+        try:
+            await super().shutdown_default_executor(*timeout)
+        finally:
+            self._virtual.threads -= 1
+
     def _thread_ended(self, _: object) -> None:
         self._virtual.threads -= 1
 
