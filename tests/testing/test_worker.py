@@ -486,7 +486,7 @@ def test_assertions_show_the_timeline(mail: Mail) -> None:
 def story(mail: Mail, seed: int) -> str:
     with mail.at(seed=seed) as worker:
         worker.fault(LANE, Transient("not_now"), times=3)
-        worker.fault(LANE, Crash(), skip=2)
+        worker.fault(LANE, Crash(), skip=4)
         for number in range(3):
             worker.publish(LANE, key=str(number))
         worker.run_until_idle()

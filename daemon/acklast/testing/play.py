@@ -95,6 +95,8 @@ class Play(Stage):
     async def step(
         self, process: Process, step: Step, act: Callable[[], Awaitable[T]], *, lost: Callable[[bool], T]
     ) -> T:
+        # The others' turn: nothing outside of a process answers at once.
+        await asyncio.sleep(0)
         await process.breathe()
         if step.on == "ledger" and self.elapsed_s() < self._ledger_away_until_s:
             return lost(False)
