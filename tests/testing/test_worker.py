@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -316,8 +316,8 @@ def test_a_handler_that_heeds_the_drain_gives_the_job_back() -> None:
         for _ in range(10):
             if ctx.draining.is_set():
                 raise Interrupted
-            async with asyncio.timeout(None):
-                await asyncio.wait([asyncio.ensure_future(asyncio.Event().wait())], timeout=1)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.Event().wait(), 1)
 
     with TestWorker(app) as worker:
         worker.fault("pages", Drain(after_s=3.5))
