@@ -21,6 +21,10 @@ class Exit(IntEnum):
     """Nothing in the ledger by that name."""
     UNFIT = 4
     """``acklast check`` or ``runs show`` found something that must be put right."""
+    CANCELLED = 5
+    """``runs watch``: the run was cancelled."""
+    TIMED_OUT = 6
+    """``runs watch``: the run was not finished within ``--timeout``."""
     USAGE = 64
     """The command line is wrong."""
     DATA = 65

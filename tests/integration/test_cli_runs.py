@@ -61,6 +61,60 @@ def test_runs_are_listed_page_by_page_the_newest_first(ledger: PostgresLedger, c
     assert "second: done 1, queued 1" in command("runs", "list").out
 
 
+def test_runs_are_listed_by_what_they_are_about_and_how_they_stand(
+    ledger: PostgresLedger, command: Command
+) -> None:
+    def runs(*options: str) -> list[str]:
+        return [one["run"] for one in command("runs", "list", *options, "--json").document["runs"]]
+
+    command("runs", "set", "first", "--owner", "billing", "--deadline", "2000-01-01T00:00:00Z")
+    command("runs", "set", "second", "--owner", "billing", "--label", "team=rent", "--label", "kind=a")
+    command("runs", "cancel", "third")
+    assert runs() == ["third", "second", "first"]
+    assert runs("--owner", "billing") == ["second", "first"]
+    assert runs("--label", "team=rent", "--label", "kind=a") == ["second"]
+    assert runs("--label", "team=mail") == []
+    assert runs("--open") == ["second", "first"]
+    assert runs("--open", "--limit", "1") == ["second"]
+    assert runs("--late") == ["first"]
+    [third, second, first] = command("runs", "list", "--json").document["runs"]
+    assert (third["status"], third["open"], third["oldest"]) == ("cancelled", 0, None)
+    assert (second["status"], second["attempts_per_success"]) == ("open", 1.0)
+    assert (second["oldest"]["key"], second["oldest"]["state"]) == ("second:b", "queued")
+    assert (first["status"], first["deadline"]) == ("late", "2000-01-01T00:00:00+00:00")
+    assert "late" in command("runs", "list").out
+    assert command("runs", "list", "--by-header", "--owner", "x").exit == Exit.USAGE
+
+
+def test_a_run_that_is_too_large_is_listed_without_its_counts(
+    ledger: PostgresLedger, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acklast.ledger.runs.COUNTED", 1)
+    [second] = command("runs", "list", "--limit", "1", "--before", "third", "--json").document["runs"]
+    assert [second[name] for name in ("counts", "open", "status", "oldest")] == [None] * 4
+    assert len(command("runs", "list", "--open", "--json").document["runs"]) == 3
+    assert "--exact" in command("runs", "list").out
+    exact = command("runs", "list", "--exact", "--json").document["runs"]
+    assert exact[1]["counts"]["done"] == 1
+
+
+def test_a_run_shows_its_pace_and_its_oldest_open_job(ledger: PostgresLedger, command: Command) -> None:
+    shown = command("runs", "show", "second", "--json").document
+    assert (shown["status"], shown["attempts_per_success"], shown["left_s"] > 0) == ("open", 1.0, True)
+    assert (shown["oldest"]["lane"], shown["oldest"]["key"]) == (LANE, "second:b")
+    out = command("runs", "show", "second").out
+    assert "1.00 attempts per success" in out
+    assert "oldest open: cleanup second:b, queued for" in out
+
+
+def test_a_watch_that_nothing_ends_ends_in_time(ledger: PostgresLedger, command: Command) -> None:
+    ended = command("runs", "watch", "second", "--timeout", "1s", "--json")
+    assert ended.exit == Exit.TIMED_OUT
+    [only] = ended.lines
+    assert (only["run"], only["open"], only["counts"]["done"]) == ("second", 1, 1)
+    assert command("runs", "watch", "nobody").exit == Exit.NOT_FOUND
+
+
 def test_a_proof_has_every_job_and_its_digest(ledger: PostgresLedger, command: Command) -> None:
     out = command.directory / "proof.csv"
     ended = command("runs", "proof", "second", "--out", str(out), "--json")

@@ -16,10 +16,13 @@ MEANINGS: Final = {
     Exit.CUT: "run: the drain had to cut work; every job was given back or recorded",
     Exit.INCOMPLETE: "enqueue: some items were not accepted; the output names them."
     " ledger prune, jobs missing, topology apply: another is at work."
-    " runs cancel: some jobs are locked. lanes: not every daemon follows yet",
+    " runs cancel: some jobs are locked. runs watch: some jobs are dead, unresolved or cancelled."
+    " lanes: not every daemon follows yet",
     Exit.NOT_FOUND: "the ledger knows nothing by that name",
     Exit.UNFIT: "check, runs show, runs proof, jobs missing, topology plan --exit-code:"
     " something must be put right, and is told",
+    Exit.CANCELLED: "runs watch: the run was cancelled",
+    Exit.TIMED_OUT: "runs watch: the run was not finished in time",
     Exit.USAGE: "the command line is wrong",
     Exit.DATA: "the input file cannot be read as what it claims to be",
     Exit.UNAVAILABLE: "broker or ledger cannot be reached; worth a restart",

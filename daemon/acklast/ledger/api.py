@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from acklast.ledger.about import NOTHING, Cancellation, RunAbout
 from acklast.ledger.retention import Keeps, Step
@@ -237,6 +237,9 @@ class LetterView:
     trace_id: str | None
 
 
+LATELY_S: Final = 60.0
+
+
 @dataclass(frozen=True, slots=True)
 class RunView:
     """A run's account. ``manifest`` is None for a run that foreign publishers made by the header alone.
@@ -253,6 +256,12 @@ class RunView:
     pruned: Mapping[State, int] = field(default_factory=dict)
     about: RunAbout = NOTHING
     cancelled: Cancellation | None = None
+    at: datetime | None = None
+    """When this was so."""
+    ended_lately: int = 0
+    """Jobs that came to their end in the last ``LATELY_S`` seconds."""
+    ended_at: datetime | None = None
+    """The last end of one of its jobs that are still there."""
 
     @property
     def total(self) -> int:

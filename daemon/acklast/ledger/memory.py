@@ -14,6 +14,7 @@ from acklast.fingerprint import fingerprint
 from acklast.ledger import manifest
 from acklast.ledger.about import NOTHING, RUN_CANCELLED, Cancellation, RunAbout, RunCancelled, joined
 from acklast.ledger.api import (
+    LATELY_S,
     AttemptView,
     Claim,
     Claimed,
@@ -336,6 +337,8 @@ class MemoryLedger:
         tallies = {state: tally for (of, state), tally in self._rows.tallies.items() if of == run}
         if account is None and not jobs and not tallies:
             return None
+        now = self._clock()
+        ends = [job.recorded_at for job in jobs if job.state in _DECIDED and job.recorded_at is not None]
         counts = Counter(job.state for job in jobs)
         pruned = {state: tally.jobs for state, tally in tallies.items()}
         counts.update(pruned)
@@ -348,6 +351,9 @@ class MemoryLedger:
             pruned,
             account.about if account else NOTHING,
             self._rows.cancelled.get(run),
+            now,
+            sum(at > now - timedelta(seconds=LATELY_S) for at in ends),
+            max(ends, default=None),
         )
 
     async def prune(self, keeps: Keeps, *, dry_run: bool = False) -> AsyncGenerator[Step, None]:

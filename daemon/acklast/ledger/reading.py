@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, Final
 
 import asyncpg
 
 from acklast.ledger.about import Cancellation, RunAbout
-from acklast.ledger.api import AttemptView, JobView, LetterView, RunView, State
+from acklast.ledger.api import LATELY_S, AttemptView, JobView, LetterView, RunView, State
 from acklast.ledger.pool import Handle
+
+ENDS: Final = frozenset({State.DONE, State.DEAD, State.CANCELLED, State.UNRESOLVED})
+"""States that are no longer open."""
 
 # The primary key begins with the lane, and an index on the key alone would cost every insert. There are few
 # lanes: this walks from one to the next in the index, and looks the key up in each.
@@ -45,15 +49,17 @@ from acklast.dead_letters where lane = $1 and key = $2 order by id
 # Counted, never kept as a total: a counter per run would be one hot row for every job of the run. What
 # retention has removed is a total, and one statement sees each job either here or there.
 _RUN: Final = """
-select state, false as pruned, count(*) as jobs, sum(claims)::bigint as claims
+select state, false as pruned, count(*) as jobs, sum(claims)::bigint as claims,
+       count(*) filter (where recorded_at > clock_timestamp() - make_interval(secs => $2)) as lately,
+       max(recorded_at) as last
 from acklast.jobs where run = $1 group by state
 union all
-select state, true, jobs, claims from acklast.run_tallies where run = $1
+select state, true, jobs, claims, 0, null from acklast.run_tallies where run = $1
 """
 
 _MANIFEST: Final = """
 select r.manifest, r.created_at, r.deadline, r.owner, coalesce(r.labels, '{}') as labels,
-       c.at as cancelled_at, c.actor, c.reason
+       c.at as cancelled_at, c.actor, c.reason, clock_timestamp() as now
 from (select $1::text as run) as asked
 left join acklast.runs r on r.run = asked.run
 left join acklast.cancelled_runs c on c.run = asked.run
@@ -102,12 +108,18 @@ async def read_run(connection: Handle, run: str) -> RunView | None:
     # One moment for both statements: a manifest that grows between them would not balance.
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         [made] = await connection.fetch(_MANIFEST, run)
-        rows = await connection.fetch(_RUN, run)
+        rows = await connection.fetch(_RUN, run, LATELY_S)
     if made["created_at"] is None and made["cancelled_at"] is None and not rows:
         return None
+    return view_of(run, made, rows)
+
+
+def view_of(run: str, made: asyncpg.Record, rows: Sequence[asyncpg.Record]) -> RunView:
+    """A run's row, and its jobs by state."""
     counts = Counter[State]()
     for row in rows:
         counts[State(row["state"])] += row["jobs"]
+    ended = [row for row in rows if row["state"] in ENDS]
     return RunView(
         run=run,
         manifest=made["manifest"],
@@ -117,6 +129,9 @@ async def read_run(connection: Handle, run: str) -> RunView | None:
         pruned={State(row["state"]): row["jobs"] for row in rows if row["pruned"]},
         about=about_of(made),
         cancelled=cancellation_of(made),
+        at=made["now"],
+        ended_lately=sum(row["lately"] for row in ended),
+        ended_at=max((row["last"] for row in ended if row["last"]), default=None),
     )
 
 

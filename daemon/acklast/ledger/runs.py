@@ -3,31 +3,69 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
 import asyncpg
 
-from acklast.ledger.api import State
+from acklast.ledger.api import LATELY_S, RunView, State
+from acklast.ledger.evidence import storable_json
 from acklast.ledger.operate import Operations
+from acklast.ledger.reading import view_of
+from acklast.ledger.run_status import ENDED, Status, status
 from acklast_topology.value import value
+
+COUNTED: Final = 100_000
+"""Jobs of a run that a list counts at most: to count a million takes about a second, longer from the disk."""
+_LOOKED: Final = 1_000
+"""Runs that a list looks at, whatever it is to show of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Oldest:
+    """The open job of a run that the ledger has known for longest, and since when it is in its state."""
+
+    lane: str
+    key: str
+    state: State
+    since: datetime
+    enqueued_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One run in a list. ``manifest`` is None for a run that is known by its jobs' headers alone."""
+    """One run in a list. ``counted``: the view has all its jobs, and not the first ``COUNTED`` alone."""
 
-    run: str
-    manifest: int | None
-    created_at: datetime | None
-    counts: Mapping[State, int] = field(default_factory=dict)
+    view: RunView
+    counted: bool
+    oldest: Oldest | None = None
 
-    @property
-    def open(self) -> int:
-        """Jobs that still have something to do."""
-        return sum(self.counts.get(state, 0) for state in (State.QUEUED, State.CLAIMED, State.WAITING))
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which runs a list shows."""
+
+    owner: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    open: bool = False
+    """Those that are not finished, or too large to be counted."""
+    late: bool = False
+    """Those that are not finished and past their deadline."""
+    exact: bool = False
+    """Count each to the end."""
+
+    def takes(self, one: Listed) -> bool:
+        """Whether a run that was counted is one of them."""
+        standing = status(one.view)
+        unfinished = standing not in ENDED or not one.counted
+        if self.late:
+            return standing is Status.LATE or (not one.counted and unfinished)
+        return unfinished if self.open else True
+
+
+EVERY: Final = Wanted()
 
 
 @value
@@ -50,9 +88,13 @@ class Item:
 
 # The newest first; the next page begins after the last one of this.
 _RUNS: Final = """
-select run, manifest, created_at from acklast.runs
-where $1::timestamptz is null or (created_at, run) < ($1, $2)
-order by created_at desc, run desc limit $3
+select r.run, r.manifest, r.created_at, r.deadline, r.owner, r.labels, c.at as cancelled_at, c.actor,
+       c.reason, clock_timestamp() as now
+from acklast.runs r left join acklast.cancelled_runs c on c.run = r.run
+where ($1::timestamptz is null or (r.created_at, r.run) < ($1, $2))
+  and ($4::text is null or r.owner = $4) and r.labels @> $5::jsonb
+  and (not $6 or r.deadline < clock_timestamp())
+order by r.created_at desc, r.run desc limit $3
 """
 
 # One walk of the index from each run to the next: there are many jobs, and few runs.
@@ -63,19 +105,35 @@ with recursive named (run) as (
     select (select j.run from acklast.jobs j where j.run > n.run order by j.run limit 1)
     from named n where n.run is not null
 )
-select n.run from named n
+select n.run, null::bigint as manifest, null::timestamptz as created_at, null::timestamptz as deadline,
+       null::text as owner, '{}' as labels, c.at as cancelled_at, c.actor, c.reason, clock_timestamp() as now
+from named n left join acklast.cancelled_runs c on c.run = n.run
 where n.run is not null and not exists (select from acklast.runs r where r.run = n.run)
 order by n.run limit $1
 """
 
+# All runs of a page in one statement, and of each no more than so many rows: there is no total that is kept.
 _COUNTS: Final = """
-select run, state, sum(jobs)::bigint as jobs
-from (
-    select run, state, count(*) as jobs from acklast.jobs where run = any($1::text[]) group by run, state
-    union all
-    select run, state, jobs from acklast.run_tallies where run = any($1::text[])
-) as both_of_them
-group by run, state
+select a.run, s.* from unnest($1::text[]) as a (run) cross join lateral (
+    select j.state, false as pruned, count(*) as jobs, sum(j.claims)::bigint as claims,
+           count(*) filter (where j.recorded_at > clock_timestamp() - make_interval(secs => $3)) as lately,
+           max(j.recorded_at) as last
+    from (select state, claims, recorded_at from acklast.jobs where run = a.run limit $2) as j
+    group by j.state
+) as s
+union all
+select run, state, true, jobs, claims, 0, null from acklast.run_tallies where run = any($1)
+"""
+
+# Reads every job of the run: no index knows what is open.
+_OLDEST: Final = """
+select a.run, o.* from unnest($1::text[]) as a (run) cross join lateral (
+    select lane, key, state, enqueued_at,
+           case state when 'queued' then enqueued_at when 'claimed' then claimed_at
+                      else coalesce(recorded_at, enqueued_at) end as since
+    from acklast.jobs where run = a.run and state in ('queued', 'claimed', 'waiting')
+    order by enqueued_at, lane, key limit 1
+) as o
 """
 
 # Sorted once, and read from there: an index by run and key would cost every job.
@@ -93,16 +151,28 @@ order by j.lane, j.key
 
 
 async def list_runs(
-    operations: Operations, limit: int, before: tuple[datetime, str] | None = None
+    operations: Operations, limit: int, wanted: Wanted = EVERY, before: tuple[datetime, str] | None = None
 ) -> list[Listed]:
-    """The newest runs with their counts, or those before one that was listed.
+    """The newest runs that are wanted, or those before one that was listed.
+
+    Looks at a thousand runs at most, and counts a hundred thousand jobs of each.
 
     Raises:
         LedgerUnavailable: the ledger does not answer.
     """
-    at, run = before or (None, "")
-    rows = await operations.fetch(_RUNS, at, run, limit)
-    return await _counted(operations, rows)
+    found: list[Listed] = []
+    looked = 0
+    while len(found) < limit and looked < _LOOKED:
+        at, run = before or (None, "")
+        labels = storable_json(dict(wanted.labels))
+        rows = await operations.fetch(_RUNS, at, run, limit, wanted.owner, labels, wanted.late)
+        page = await _counted(operations, rows, exact=wanted.exact)
+        found += [one for one in page if wanted.takes(one)]
+        looked += len(rows)
+        if len(rows) < limit:
+            break
+        before = (rows[-1]["created_at"], rows[-1]["run"])
+    return found[:limit]
 
 
 _CREATED: Final = "select created_at from acklast.runs where run = $1"
@@ -118,22 +188,40 @@ async def created_at(operations: Operations, run: str) -> datetime | None:
     return rows[0]["created_at"] if rows else None
 
 
-async def list_by_header(operations: Operations, limit: int) -> list[Listed]:
-    """Runs that no manifest names, in the order of their names.
+async def list_by_header(operations: Operations, limit: int, wanted: Wanted = EVERY) -> list[Listed]:
+    """Runs that no manifest names and of which nothing is said, in the order of their names.
 
     Raises:
         LedgerUnavailable: the ledger does not answer.
     """
-    return await _counted(operations, await operations.fetch(_BY_HEADER, limit))
+    rows = await operations.fetch(_BY_HEADER, limit)
+    return [one for one in await _counted(operations, rows, exact=wanted.exact) if wanted.takes(one)]
 
 
-async def _counted(operations: Operations, rows: list[asyncpg.Record]) -> list[Listed]:
-    counts: dict[str, dict[State, int]] = {row["run"]: {} for row in rows}
-    for row in await operations.fetch(_COUNTS, list(counts)):
-        counts[row["run"]][State(row["state"])] = row["jobs"]
-    return [
-        Listed(row["run"], row.get("manifest"), row.get("created_at"), counts[row["run"]]) for row in rows
-    ]
+async def _counted(operations: Operations, rows: list[asyncpg.Record], *, exact: bool) -> list[Listed]:
+    counts: dict[str, list[asyncpg.Record]] = {row["run"]: [] for row in rows}
+    most = None if exact else COUNTED + 1
+    for row in await operations.fetch(_COUNTS, list(counts), most, LATELY_S):
+        counts[row["run"]].append(row)
+    listed = []
+    for row in rows:
+        there = sum(one["jobs"] for one in counts[row["run"]] if not one["pruned"])
+        listed.append(Listed(view_of(row["run"], row, counts[row["run"]]), exact or there <= COUNTED))
+    oldest = await oldest_of(operations, [one.view.run for one in listed if one.counted and one.view.open])
+    return [replace(one, oldest=oldest.get(one.view.run)) for one in listed]
+
+
+async def oldest_of(operations: Operations, runs: Sequence[str]) -> dict[str, Oldest]:
+    """The oldest open job of each run that has one.
+
+    Raises:
+        LedgerUnavailable: the ledger does not answer.
+    """
+    rows = await operations.fetch(_OLDEST, list(runs)) if runs else []
+    return {
+        row["run"]: Oldest(row["lane"], row["key"], State(row["state"]), row["since"], row["enqueued_at"])
+        for row in rows
+    }
 
 
 @dataclass(frozen=True, slots=True)
