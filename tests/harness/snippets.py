@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,9 @@ from typing import Final
 
 from dev import need, npm
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "how-to" / "publish-from-any-language.md"
+_DOCS: Final = Path(__file__).parents[2] / "docs"
+PAGE: Final = _DOCS / "how-to" / "publish-from-any-language.md"
+CONTRACT: Final = _DOCS / "reference" / "contract.md"
 _BLOCK: Final = re.compile(
     r"^```(?:js|python|sh|sql)\n((?:#|//|--) (\S+)\n.*?)^```$", re.MULTILINE | re.DOTALL
 )
@@ -49,14 +51,13 @@ def missing(name: str) -> str:
             return ""
 
 
-def run(names: Iterable[str], directory: Path, env: Mapping[str, str]) -> dict[str, Ended]:
+def run(texts: Mapping[str, str], directory: Path, env: Mapping[str, str]) -> dict[str, Ended]:
     """Run those of the programs that can be run here, some at a time, with this in their environment."""
-    texts = programs()
     if (node := npm.installed()) and not (directory / "node_modules").exists():
         (directory / "node_modules").symlink_to(node / "node_modules")
-    for name in names:
-        (directory / name).write_text(texts[name], encoding="utf-8")
-    able = [name for name in names if not missing(name)]
+    for name, text in texts.items():
+        (directory / name).write_text(text, encoding="utf-8")
+    able = [name for name in texts if not missing(name)]
     with ThreadPoolExecutor(3) as threads:
         return dict(zip(able, threads.map(lambda name: _run(directory / name, env), able), strict=True))
 

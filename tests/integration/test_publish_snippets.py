@@ -5,10 +5,11 @@ What a daemon makes of what they publish, and what they hear of a broker that re
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ from secrets import token_hex
 from typing import Any, Final
 
 import aio_pika
+import asyncpg
 import pytest
 from aiormq import spec
 from aiormq.abc import DeliveredMessage
@@ -31,9 +33,10 @@ from harness import Broker, Databases, eventually
 from harness.broker import at_vhost
 from harness.contract_documents import SCHEMA
 from harness.daemon import Daemon
+from harness.foreign_values import EXPECTED, PROGRAMS
 from harness.reminders import LANE, TYPE
 from harness.site import NAMES
-from harness.snippets import Ended, missing, programs, run
+from harness.snippets import CONTRACT, Ended, missing, programs, run
 
 SPY: Final = "spy"
 PROPERTIES: Final = {
@@ -61,6 +64,7 @@ class Published:
 
     ended: dict[str, Ended]
     messages: dict[int, DeliveredMessage]
+    url: str
     dsn: str
 
 
@@ -99,9 +103,9 @@ def published(
     )
     asyncio.run(_prepare(url))
     with Daemon(config, "one", env={}):
-        ended = run(NAMED, place, {"AMQP_URL": url, "LEDGER_DSN": dsn})
+        ended = run(programs(), place, {"AMQP_URL": url, "LEDGER_DSN": dsn})
         messages = asyncio.run(_seen(url, len(ended)))
-        yield Published(ended, {_property(message): message for message in messages}, dsn)
+        yield Published(ended, {_property(message): message for message in messages}, url, dsn)
     databases.drop(dsn)
 
 
@@ -139,6 +143,12 @@ async def ledger(published: Published) -> AsyncIterator[PostgresLedger]:
     connected = await PostgresLedger.connect(published.dsn, pool_size=1)
     yield connected
     await connected.close()
+
+
+def these(names: list[str]) -> dict[str, str]:
+    """Some of the page's programs."""
+    texts = programs()
+    return {name: texts[name] for name in names}
 
 
 def ended(name: str, programs: dict[str, Ended]) -> Ended:
@@ -190,12 +200,67 @@ def test_an_extension_attribute_reaches_the_exchange_as_a_header(published: Publ
     assert properties("event.mjs", published)["headers"]["cloudEvents:partitionkey"] == "tenant-7"
 
 
+@pytest.mark.parametrize("name", EXPECTED)
+async def test_what_clients_make_of_values_is_read_or_refused_by_name(
+    name: str, published: Published, ledger: PostgresLedger, tmp_path: Path
+) -> None:
+    ran = await asyncio.to_thread(run, {name: PROGRAMS[name]}, tmp_path, {"AMQP_URL": published.url})
+    end = ended(name, ran)
+    assert end.code == 0, end
+    expected = EXPECTED[name]
+
+    async def all_read() -> bool:
+        return set(await _outcomes(ledger, published.dsn, expected)) == set(expected)
+
+    await eventually(all_read, what=f"every message of {name} is a job or a letter")
+    assert await _outcomes(ledger, published.dsn, expected) == expected
+
+
+async def _outcomes(
+    ledger: PostgresLedger, dsn: str, keys: Iterable[str | None]
+) -> dict[str | None, dict[str, Any] | str]:
+    """The reason of each letter, and what was said of each job that is done, in the shape of EXPECTED."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        letters = await connection.fetch("SELECT key, reason FROM acklast.dead_letters")
+    finally:
+        await connection.close()
+    found: dict[str | None, dict[str, Any] | str] = {
+        row["key"]: row["reason"] for row in letters if row["key"] in keys
+    }
+    for key in (key for key in keys if key is not None and key not in found):
+        for job in await ledger.jobs(key, LANE):
+            if job.state is State.DONE:
+                found[key] = {
+                    **({"run": job.run} if job.run else {}),
+                    **({"deadline": True} if job.deadline else {}),
+                    **({"published": True} if _is_now(job.published_at) else {}),
+                }
+    return found
+
+
+def _is_now(moment: datetime | None) -> bool:
+    return moment is not None and abs(moment - datetime.now(UTC)) < timedelta(minutes=30)
+
+
+async def test_the_program_in_the_contract_publishes(vhosts: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    url, text = vhosts(), CONTRACT.read_text(encoding="utf-8")
+    await _prepare(url)
+    block = text.split("```python\n", 1)[1].split("```", 1)[0]
+    assert "amqp://localhost/" in block
+    program = compile(
+        block.replace("amqp://localhost/", url), str(CONTRACT), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    )
+    await eval(program, {})
+    assert capsys.readouterr().out == "confirmed\n"
+
+
 @pytest.fixture(scope="module", params=["returned", "refused"])
 def answer(request: pytest.FixtureRequest, vhosts: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What a broker says of every message: it has no queue for them, or the queue is full."""
     url = vhosts()
     asyncio.run(_unwilling(url, full=request.param == "refused"))
-    return request.param, run(OVER_AMQP, tmp_path_factory.mktemp(request.param), {"AMQP_URL": url})
+    return request.param, run(these(OVER_AMQP), tmp_path_factory.mktemp(request.param), {"AMQP_URL": url})
 
 
 async def _unwilling(url: str, *, full: bool) -> None:
@@ -229,7 +294,7 @@ def test_a_program_waits_ten_seconds_for_a_confirm_and_then_knows_nothing(
     asyncio.run(_unwilling(broker.url, full=False))
     broker_node.ctl("set_vm_memory_high_watermark", "absolute", "1MB")
     try:
-        heard = run(CONFIRMING, tmp_path, {"AMQP_URL": broker.url})
+        heard = run(these(CONFIRMING), tmp_path, {"AMQP_URL": broker.url})
     finally:
         broker_node.ctl("set_vm_memory_high_watermark", "absolute", "1GB")
     assert heard

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 from uuid import uuid4
 
-from acklast_topology.message import KEY_HEADER, RawMessage
+from acklast_topology.message import KEY_HEADER, PERSISTENT, RawMessage
 from acklast_topology.wire import Properties
 
-PERSISTENT: Final = 2
 _DROPPED: Final = frozenset({"cc", "bcc"})
 _DROPPED_PREFIX: Final = "x-"
 

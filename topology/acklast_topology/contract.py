@@ -78,8 +78,11 @@ _TEXTS: Final = (
 _texts = attrgetter(*_TEXTS)
 _TEXT_TYPES: Final = {str, type(None)}
 _NAME_TYPES: Final = {str}
-PLAIN_ENCODINGS: Final = frozenset({"", "identity", "utf-8", "utf8"})
-"""What ``content_encoding`` may say, in any case of letters."""
+PLAIN_ENCODINGS: Final = frozenset({"", "identity", "7bit", "8bit", "binary", "us-ascii", "utf-8", "utf8"})
+"""What ``content_encoding`` may say, in any case of letters: what changes no byte.
+
+kombu says ``binary`` of bytes that it is given with a content type, others name the text's character set.
+"""
 RFC3339: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})"
 )

@@ -16,9 +16,9 @@ from aiormq import spec
 from aiormq.exceptions import AMQPError, DeliveryError, PublishError
 
 from acklast_topology.calls import ConnectionDied, bounded, only_real_cancellation, takes_nothing_in
+from acklast_topology.message import PERSISTENT
 from acklast_topology.wire import Properties
 
-PERSISTENT: Final = 2
 _FRAME_OVERHEAD_BYTES: Final = 8 + 12
 """Of a content header: the frame around it, and class, weight and body size before the properties."""
 _CLOSE_S: Final = 3.0
