@@ -11,10 +11,9 @@ from typing import Final
 import aio_pika
 import asyncpg
 
-from acklast.cli.feed import Pending, Work, chunks, feed
 from acklast.ledger.connect import Address
 from acklast.ledger.outbox import Outbox
-from acklast.ledger.postgres import PostgresLedger
+from acklast.manifest import PostgresManifest
 from acklast.relay import Relay
 from acklast.telemetry.events import Emitter
 from acklast_topology.declare import apply
@@ -84,14 +83,12 @@ async def _publisher(url: str, _: str, count: int) -> None:
 
 
 async def _enqueue(url: str, dsn: str, count: int) -> None:
-    ledger = await PostgresLedger.connect(dsn, pool_size=1)
-    try:
-        async with Publisher.connect(url, in_flight=IN_FLIGHT) as publisher:
-            work: Iterator[Work] = (Pending(line, job) for line, job in enumerate(_jobs(count)))
-            async for item in feed(ledger, publisher, _RUN, chunks(work), bool):
-                _require(item.fate == "accepted")
-    finally:
-        await ledger.close()
+    async with (
+        PostgresManifest.connect(dsn) as manifest,
+        Publisher.connect(url, in_flight=IN_FLIGHT) as publisher,
+    ):
+        async for item in publisher.enqueue_many(_jobs(count), run=_RUN, manifest=manifest):
+            _require(item.fate == "accepted")
 
 
 _PROMISE: Final = """

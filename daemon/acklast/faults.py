@@ -29,6 +29,9 @@ POINTS: Final = (
 )
 """In the order in which a delivery passes them; see ``acklast.delivery``."""
 
+ENQUEUE_POINTS: Final = ("promising", "promised", "confirmed")
+"""In the order in which an enqueued chunk passes them: before the commit, after it, at each item's result."""
+
 _PLAN: Final = os.environ.get("ACKLAST_FAULT", "")
 ARMED = bool(_PLAN)
 """Test it before calling ``point``: ``if faults.ARMED: faults.point("claimed")``."""

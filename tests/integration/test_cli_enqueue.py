@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 
 import aio_pika
@@ -17,8 +16,8 @@ import asyncpg
 import pytest
 
 from acklast.cli import enqueue as enqueue_module
-from acklast.cli.feed import chunks
 from acklast.errors import Exit
+from acklast_topology.chunks import Chunking
 from harness import Broker, eventually, until
 from harness.command import Command, Ended
 from harness.daemon import Daemon
@@ -132,7 +131,7 @@ def test_a_stop_ends_at_the_first_bad_row_and_keeps_what_came_before(
 def test_a_large_file_goes_in_chunks(
     command: Command, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(enqueue_module, "chunks", partial(chunks, jobs=300))
+    monkeypatch.setattr(enqueue_module, "CHUNKING", Chunking(jobs=300))
     done = enqueue(command, ["id", *map(str, range(1000)), "5"])
     # Line 7 is in an earlier chunk: to the ledger it is open, and published again, which is safe.
     assert counts(done) == {"accepted": 1000, "again": 1}
@@ -144,11 +143,12 @@ def test_what_the_broker_refuses_is_told_and_can_be_repeated(command: Command, b
     command("topology", "apply")
     policy = {"pattern": QUEUE, "definition": {"max-length": 0}, "apply-to": "queues"}
     broker.management.call("PUT", f"policies/{broker.vhost}/full", policy)
-    done = enqueue(command, ["id", *map(str, range(50))])
+    # More than are in flight at once: the queue says that it is full when it has some.
+    done = enqueue(command, ["id", *map(str, range(3000))])
     assert done.exit == Exit.INCOMPLETE
     assert counts(done)["refused"] > 0
     broker.management.call("DELETE", f"policies/{broker.vhost}/full")
-    assert "refused" not in counts(enqueue(command, ["id", *map(str, range(50))]))
+    assert "refused" not in counts(enqueue(command, ["id", *map(str, range(3000))]))
 
 
 def test_a_lane_that_is_not_on_the_broker_is_an_error_where_it_may_only_be_looked_for(
@@ -213,7 +213,7 @@ def test_ctrl_c_tells_what_was_done_and_leaves_it_safe_to_repeat(command: Comman
     until(lambda: command("runs", "show", "r1").exit == Exit.OK, timeout_s=30)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
-    assert process.returncode == 130
+    assert process.returncode == 130, err
     assert json.loads(err)["error"]["what"] == "interrupted"
     summary = json.loads(out)
     assert summary["complete"] is False

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
+from datetime import UTC, datetime
 
 import aio_pika
 import pytest
@@ -17,6 +19,7 @@ from acklast_topology import (
     Job,
     Names,
     Publisher,
+    Result,
     Sender,
     Status,
     TopologyMissing,
@@ -391,3 +394,77 @@ async def _keys(channel: AbstractChannel, queue: str) -> set[str]:
 def _port(url: str) -> int:
     port = url.rpartition(":")[2].partition("/")[0]
     return int(port)
+
+
+# --- many at once -----------------------------------------------------------------------------------------
+
+
+async def many(publisher: Publisher, jobs: Iterable[Job]) -> dict[str, Result]:
+    return {result.job.key: result async for result in publisher.publish_many(jobs)}
+
+
+async def test_many_go_as_one_would(broker: Broker, channel: AbstractChannel) -> None:
+    body = os.urandom(300_000)
+    until = datetime(2040, 1, 1, tzinfo=UTC)
+    full = Job("a", "ä", body, "t.v1", "application/octet-stream", "r", until, priority=7, headers={"n": 1})
+    async with Publisher.connect(broker.url) as publisher:
+        done = await many(publisher, [full, Job("a", "bare", b"")])
+    assert {result.status for result in done.values()} == {Status.CONFIRMED}
+    under = await channel.get_underlay_channel()
+    first, second = [await under.basic_get(WORK, no_ack=True) for _ in range(2)]
+    properties = first.header.properties
+    assert first.body == body
+    headers = {"job-key": "ä", "run": "r", "deadline": "2040-01-01T00:00:00+00:00", "n": 1}
+    assert headers.items() <= (properties.headers or {}).items()
+    assert (properties.priority, properties.message_type, properties.delivery_mode) == (7, "t.v1", 2)
+    assert properties.content_type == "application/octet-stream"
+    assert properties.timestamp is not None
+    assert abs((properties.timestamp - datetime.now(UTC)).total_seconds()) < 60
+    assert second.body == b""
+    assert (second.header.properties.priority, second.header.properties.message_type) == (None, None)
+    assert properties.message_id != second.header.properties.message_id
+
+
+async def test_of_many_each_has_its_own_fate(broker: Broker, channel: AbstractChannel) -> None:
+    bare = Names("bare")
+    exchange = await channel.declare_exchange(bare.ingress, "topic", durable=True)
+    await (await channel.declare_queue("bare", durable=True)).bind(exchange, "a")
+    wide = {f"h-{n}": "x" * 3000 for n in range(60)}
+    object.__setattr__(unsendable := job("wide"), "headers", wide)
+    async with Publisher.connect(broker.url, names=bare) as publisher:
+        done = await many(publisher, [job("1"), unsendable, job("nowhere", "b"), job("2")])
+        assert (await publisher.publish(job("3"))).status is Status.CONFIRMED, "the channel counts on"
+    assert {key: result.status for key, result in done.items()} == {
+        "1": Status.CONFIRMED,
+        "wide": Status.REFUSED,
+        "nowhere": Status.RETURNED,
+        "2": Status.CONFIRMED,
+    }
+    assert "NO_ROUTE" in done["nowhere"].detail
+    assert "a frame holds" in done["wide"].detail
+
+
+async def test_many_without_a_confirm_in_time_are_unknown_and_then_repeated(
+    proxy: Proxy, channel: AbstractChannel
+) -> None:
+    async with Publisher.connect(proxy.url, timeout_s=0.5) as publisher:
+        proxy.hear(False)
+        done = await many(publisher, map(job, "abc"))
+        assert {result.status for result in done.values()} == {Status.UNKNOWN}
+        assert "0.5 s" in done["a"].detail
+        proxy.hear(True)
+    async with Publisher.connect(proxy.url, timeout_s=0.5, retries=20) as publisher:
+        proxy.hear(False)
+        task = asyncio.create_task(many(publisher, map(job, "abc")))
+        await eventually(lambda: _is_depth(channel, 6))
+        proxy.cut()
+        proxy.hear(True)
+        assert {result.status for result in (await task).values()} == {Status.CONFIRMED}
+
+
+async def test_many_and_one_share_a_channel(broker: Broker, channel: AbstractChannel) -> None:
+    async with Publisher.connect(broker.url, in_flight=64) as publisher:
+        stream = asyncio.create_task(many(publisher, (job(f"m-{n}") for n in range(1000))))
+        single = await asyncio.gather(*(publisher.publish(job(f"s-{n}")) for n in range(200)))
+        assert {r.status for r in [*single, *(await stream).values()]} == {Status.CONFIRMED}
+    assert len(await _keys(channel, WORK)) == 1200

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from acklast.ledger.about import NOTHING, RunAbout, RunDiffers
-from acklast.ledger.api import Ledger, Manifested, ManifestRow
+from acklast.ledger.api import Ledger, ManifestRow
+from acklast_topology.items import Manifested
 from ledger.worlds import LANE
 
 DEADLINE = datetime(2030, 1, 31, 18, tzinfo=UTC)

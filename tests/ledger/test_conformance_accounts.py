@@ -6,8 +6,9 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
-from acklast.ledger.api import Ledger, Manifested, ManifestRow, Session, State
+from acklast.ledger.api import Ledger, ManifestRow, Session, State
 from acklast.outcome import Bury, Complete, GiveBack, Hold, Retry, Verdict
+from acklast_topology.items import Manifested
 from ledger.worlds import LANE, World, a_claim, a_letter, record, start, started, view
 
 NEW, OPEN, DUPLICATE, CONFLICT = Manifested.NEW, Manifested.OPEN, Manifested.DUPLICATE, Manifested.CONFLICT

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from acklast.ledger.api import Fresh, Ledger, Manifested, ManifestRow, RunView, Session, State
+from acklast.ledger.api import Fresh, Ledger, ManifestRow, RunView, Session, State
 from acklast.ledger.retention import Keep, Pruned
 from acklast.outcome import Bury, Complete, Hold, Retry
+from acklast_topology.items import Manifested
 from ledger.keeping import (
     DEAD_DAYS,
     DONE_DAYS,

@@ -7,10 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from acklast.ledger.api import Kept, Manifested, ManifestRow, Session, State
+from acklast.ledger.api import Kept, ManifestRow, Session, State
 from acklast.ledger.connect import Address
 from acklast.ledger.missing import AlreadySearching, Overdue, Search
 from acklast.outcome import Bury, Complete, GiveBack, Hold, Retry, Verdict
+from acklast_topology.items import Manifested
 from ledger.worlds import LANE, PostgresWorld, a_claim, a_record, record, start, started
 
 MESSAGE = Kept(b"\0" * 12 + b"\0\0", b"body")

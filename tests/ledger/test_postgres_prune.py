@@ -11,9 +11,10 @@ import pytest
 
 from acklast.errors import Exit, LedgerUnavailable
 from acklast.ledger import expired, manifest, prune
-from acklast.ledger.api import Decided, Fresh, Manifested, ManifestRow, RunView, State
+from acklast.ledger.api import Decided, Fresh, ManifestRow, RunView, State
 from acklast.ledger.retention import AlreadyPruning, Pruned
 from acklast.outcome import Complete
+from acklast_topology.items import Manifested
 from ledger.keeping import DAY, KEEPS, pruned, whole_pass
 from ledger.worlds import LANE, PostgresWorld, a_claim, elsewhere, record, start, started
 

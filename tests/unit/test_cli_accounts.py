@@ -10,8 +10,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from acklast.cli.feed import Fate, Item
 from acklast.cli.jobs import tell
+from acklast.cli.order import Source
 from acklast.cli.output import plain
 from acklast.cli.proof import progress, proof
 from acklast.cli.runs import account
@@ -19,6 +19,8 @@ from acklast.cli.tally import MEANINGS, Tally
 from acklast.cli.timeline import Moment, timeline
 from acklast.errors import Exit
 from acklast.ledger.api import AttemptView, JobView, LetterView, RunView, State
+from acklast_topology.items import Enqueued, Fate
+from acklast_topology.job import Job
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -170,12 +172,16 @@ def test_what_was_pruned_is_told_and_still_counted() -> None:
 # --- an enqueue's summary ----------------------------------------------------------------------------
 
 
+def told(line: int, key: str | None, fate: Fate, detail: str = "") -> Enqueued:
+    return Enqueued(line, Job("cleanup", key, b"{}") if key else None, fate, detail, Source(line))
+
+
 def test_duplicates_are_fine_and_anything_else_makes_it_incomplete() -> None:
     tally = Tally("r1", "cleanup")
     for fate in (Fate.ACCEPTED, Fate.AGAIN, Fate.DUPLICATE):
-        tally.add(Item(1, "k", fate))
+        tally.add(told(1, "k", fate))
     exits = [tally.exit]
-    tally.add(Item(2, "k", Fate.REFUSED, "queue full"))
+    tally.add(told(2, "k", Fate.REFUSED, "queue full"))
     exits.append(tally.exit)
     assert exits == [Exit.OK, Exit.INCOMPLETE]
     assert tally.rows == 4
@@ -183,16 +189,16 @@ def test_duplicates_are_fine_and_anything_else_makes_it_incomplete() -> None:
 
 def test_an_item_that_is_not_accepted_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     tally = Tally("r1", "cleanup")
-    tally.add(Item(1, "k1", Fate.ACCEPTED))
-    tally.add(Item(17, "k2", Fate.RETURNED, "no queue"))
-    tally.add(Item(18, None, Fate.MALFORMED, "is not UTF-8"))
+    tally.add(told(1, "k1", Fate.ACCEPTED))
+    tally.add(told(17, "k2", Fate.RETURNED, "no queue"))
+    tally.add(told(18, None, Fate.MALFORMED, "is not UTF-8"))
     assert capsys.readouterr().out == "line 17 k2: returned (no queue)\nline 18: malformed (is not UTF-8)\n"
 
 
 def test_json_lines_end_with_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
     tally = Tally("r1", "cleanup", as_json=True)
-    tally.add(Item(1, "k1", Fate.ACCEPTED))
-    tally.add(Item(2, "k2", Fate.CONFLICT, "taken"))
+    tally.add(told(1, "k1", Fate.ACCEPTED))
+    tally.add(told(2, "k2", Fate.CONFLICT, "taken"))
     tally.tell(ended=True)
     item, summary = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert item == {"line": 2, "key": "k2", "fate": "conflict", "detail": "taken"}
@@ -202,7 +208,7 @@ def test_json_lines_end_with_the_summary(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_a_file_that_was_not_read_to_its_end_is_not_complete(capsys: pytest.CaptureFixture[str]) -> None:
     tally = Tally("r1", "cleanup")
-    tally.add(Item(1, "k1", Fate.ACCEPTED))
+    tally.add(told(1, "k1", Fate.ACCEPTED))
     assert tally.summary(ended=False)["complete"] is False
     tally.tell(ended=False)
     assert "not the whole file" in capsys.readouterr().out

@@ -11,12 +11,12 @@ import pytest
 from pydantic import BaseModel
 
 from acklast.cli.check import PARTS, Checked
-from acklast.cli.feed import Fate, Item
 from acklast.cli.lane_view import LaneView, document
 from acklast.cli.lane_why import State
 from acklast.cli.prune import Account
 from acklast.cli.queues import Queues
 from acklast.cli.runs import account
+from acklast.cli.tally import Item
 from acklast.cli.timeline import Moment
 from acklast.config.http import Http
 from acklast.config.models import Breaker, Broker, Budget, Config, Drain, Lane, LedgerServer, Log, Relay
@@ -27,6 +27,7 @@ from acklast.ledger.retention import COUNTS
 from acklast.ledger.standing import DaemonView
 from acklast.reporter import Standing
 from acklast_topology.finding import Finding, Found
+from acklast_topology.items import Fate
 from harness.controls import AT
 
 if TYPE_CHECKING:

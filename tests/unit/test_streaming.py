@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 
 import pytest
 
-from acklast_topology.streaming import as_they_come
+from acklast_topology.streaming import Flow
+
+
+def as_they_come(
+    work: Callable[[int], Awaitable[int]], items: Iterable[int] | AsyncIterable[int], limit: int
+) -> AsyncIterator[int]:
+    """A flow in which each item is a task of its own."""
+    tasks = set[asyncio.Task[None]]()
+
+    async def begin(batch: Sequence[int], flow: Flow[int, int]) -> None:
+        async def one(item: int) -> None:
+            flow.done(await work(item))
+
+        for item in batch:
+            tasks.add(task := asyncio.create_task(one(item)))
+            task.add_done_callback(tasks.discard)
+
+    return Flow(begin, limit).results(items)
 
 
 class Gate:
@@ -111,11 +128,49 @@ async def test_an_error_of_the_source_comes_after_what_was_taken_before_it() -> 
         await anext(results)
 
 
-async def test_a_reader_that_leaves_ends_the_work() -> None:
-    gate = Gate()
-    results = as_they_come(gate, range(100), 4)
-    gate.let(0)
+async def test_a_reader_that_leaves_ends_the_flow() -> None:
+    async def begin(batch: Sequence[int], flow: Flow[int, int]) -> None:
+        flow.done(batch[0])
+
+    results = Flow(begin, 4).results(range(100))
     await anext(results)
     before = asyncio.all_tasks()
+    assert len(before) == 3
     await results.aclose()  # type: ignore[attr-defined]
     assert {task for task in before if not task.done()} == {asyncio.current_task()}
+
+
+async def test_what_is_ready_begins_together() -> None:
+    batches: list[Sequence[int]] = []
+
+    async def begin(batch: Sequence[int], flow: Flow[int, int]) -> None:
+        batches.append(batch)
+        for item in batch:
+            flow.done(item)
+
+    assert [result async for result in Flow(begin, 25).results(range(60))] == list(range(60))
+    assert [len(batch) for batch in batches] == [25, 25, 10]
+
+
+async def test_an_item_that_is_begun_again_counts_until_it_is_done() -> None:
+    seen: list[int] = []
+
+    async def begin(batch: Sequence[int], flow: Flow[int, int]) -> None:
+        for item in batch:
+            seen.append(item)
+            if seen.count(item) < 3:
+                flow.again(item, 0)
+            else:
+                flow.done(item)
+
+    assert sorted([result async for result in Flow(begin, 2).results(range(3))]) == [0, 1, 2]
+    assert len(seen) == 9
+
+
+async def test_a_defect_where_items_begin_is_raised_and_hangs_nobody() -> None:
+    async def begin(_: Sequence[int], __: Flow[int, int]) -> None:
+        raise KeyError("defect")
+
+    with pytest.raises(KeyError, match="defect"):
+        async for _ in Flow(begin, 2).results(range(3)):
+            pass

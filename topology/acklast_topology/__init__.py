@@ -10,6 +10,7 @@ The same key twice is one job: publish again whenever the status was not ``confi
 """
 
 from acklast_topology.contract import Envelope, Malformed, RawMessage, Reason, parse
+from acklast_topology.items import Enqueued, Entry, Fate, Manifest, Manifested, NoJob
 from acklast_topology.names import Names
 from acklast_topology.plan import Binding, Exchange, Plan, Queue, plan_for
 from acklast_topology.publish import (
@@ -26,11 +27,17 @@ from acklast_topology.publish import (
 __all__ = [
     "Binding",
     "BrokerUnreachable",
+    "Enqueued",
+    "Entry",
     "Envelope",
     "Exchange",
+    "Fate",
     "Job",
     "Malformed",
+    "Manifest",
+    "Manifested",
     "Names",
+    "NoJob",
     "Plan",
     "Publisher",
     "Queue",

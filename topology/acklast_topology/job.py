@@ -15,13 +15,14 @@ from acklast_topology.contract import (
     NOT_BEFORE_HEADER,
     OWN_HEADERS,
     RUN_HEADER,
+    Envelope,
     Malformed,
     RawMessage,
     parse,
 )
 from acklast_topology.message import MAX_PRIORITY
 from acklast_topology.names import NAME_RULE, valid_name
-from acklast_topology.wire import Properties, encode_table
+from acklast_topology.wire import Properties, encode_properties, encode_table
 
 MAX_ROUTING_KEY_BYTES = 255
 MAX_HEADER_NAME_BYTES = 128
@@ -63,16 +64,19 @@ class Job:
     priority: int | None = None
     headers: Mapping[str, Any] = field(default_factory=dict)
     routing_suffix: str = ""
+    fingerprint: bytes = field(init=False, repr=False, compare=False)
+    """What the ledger will tell a repeat from a conflict by."""
 
     def __post_init__(self) -> None:
         _require_lane(self)
         _require_values(self)
-        _require_headers(self.headers)
+        if self.headers:
+            _require_headers(self.headers)
         match parse(self.raw()):
             case Malformed(reason, detail):
                 raise ValueError(f"job {self.key!r} breaks the contract ({reason}): {detail}")
-            case _:
-                pass
+            case Envelope(fingerprint=fingerprint):
+                object.__setattr__(self, "fingerprint", fingerprint)
 
     @classmethod
     def json(cls, lane: str, key: str, payload: Any, **more: Unpack[JobFields]) -> Self:
@@ -97,13 +101,6 @@ class Job:
     def routing_key(self) -> str:
         return f"{self.lane}.{self.routing_suffix}" if self.routing_suffix else self.lane
 
-    @property
-    def fingerprint(self) -> bytes:
-        """What the ledger will tell a repeat from a conflict by."""
-        envelope = parse(self.raw())
-        assert not isinstance(envelope, Malformed)  # seen to when the job was made
-        return envelope.fingerprint
-
     def raw(self) -> RawMessage:
         """The message as a consumer will see it."""
         return RawMessage(
@@ -123,6 +120,21 @@ class Job:
             priority=self.priority,
             timestamp=now,
             message_type=self.type,
+        )
+
+    def encoded(self, message_id: str, timestamp_s: int) -> bytes:
+        """The same properties, persistent, as they stand in a content header.
+
+        Raises:
+            TypeError, ValueError: something of the job cannot be sent.
+        """
+        return encode_properties(
+            content_type=self.content_type,
+            headers=self._all_headers(),
+            message_id=message_id,
+            timestamp_s=timestamp_s,
+            message_type=self.type,
+            priority=self.priority,
         )
 
     def _all_headers(self) -> dict[str, Any]:

@@ -11,9 +11,9 @@ async with Publisher.connect("amqp://localhost/") as publisher:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
@@ -24,16 +24,16 @@ from aio_pika.abc import AbstractConnection
 from aiormq.exceptions import AMQPError, ChannelNotFoundEntity
 
 from acklast_topology.calls import bounded, only_real_cancellation
+from acklast_topology.chunks import Chunking
+from acklast_topology.dispatch import Parcel, dispatched, pause_s
+from acklast_topology.enqueue import REPEATS, enqueued
+from acklast_topology.items import Enqueued, Given, Manifest, require_run
 from acklast_topology.job import Job
 from acklast_topology.names import Names
 from acklast_topology.refusal import Refusal, refusal_of, remedies
-from acklast_topology.sender import Sender, Sent, Status
-from acklast_topology.streaming import as_they_come
+from acklast_topology.sender import Letter, Sender, Sent, Status
 
 __all__ = ["BrokerUnreachable", "Job", "Publisher", "Result", "Sender", "Sent", "Status", "TopologyMissing"]
-
-_PAUSE_S = 0.1
-_MAX_PAUSE_S = 2.0
 
 
 class BrokerUnreachable(ConnectionError):  # noqa: N818 - named for what is true
@@ -133,7 +133,7 @@ class Publisher:
             for repeat in range(self._retries):
                 if sent.status is not Status.UNKNOWN:
                     break
-                await asyncio.sleep(min(_PAUSE_S * 2**repeat, _MAX_PAUSE_S))
+                await asyncio.sleep(pause_s(repeat))
                 sent = await self._send(job)
         return Result(job, sent.status, sent.detail)
 
@@ -143,14 +143,50 @@ class Publisher:
         In constant memory: at most ``in_flight`` jobs are taken from ``jobs`` whose result was not yet taken
         from here. An exception out of ``jobs`` is raised after the results of what was taken before it.
         """
-        return as_they_come(self.publish, jobs, self._in_flight)
+        return self._results(jobs)
+
+    def enqueue_many(
+        self,
+        jobs: Iterable[Given] | AsyncIterable[Given],
+        *,
+        run: str,
+        manifest: Manifest,
+        stop: bool = False,
+        retries: int = REPEATS,
+        chunking: Chunking | None = None,
+    ) -> AsyncIterator[Enqueued]:
+        """Make jobs a run's: promise them to the ledger in chunks, publish them, yield each item's fate.
+
+        As fast as the broker confirms, in constant memory, and safe to repeat as a whole: what is known and
+        started is left alone, what was promised and never started is published again. An item that is no job
+        (``NoJob``, or a job of another run) is told as malformed, and the rest goes on; with ``stop`` nothing
+        is promised after the chunk in which an item was not accepted. ``retries`` is how often a publish
+        whose result is unknown is repeated.
+
+        Raises:
+            ValueError: ``run`` is no valid id of a run.
+            Exception: (while it is read) what ``jobs`` or ``manifest`` raise, after the fates of all that was
+                promised before.
+        """
+        require_run(run)
+        wanted = replace(chunking or Chunking(), ends_at_malformed=stop)
+
+        def dispatch(parcels: Iterable[Parcel] | AsyncIterable[Parcel]) -> AsyncIterator[Parcel]:
+            return dispatched(self._send_all, parcels, self._in_flight, retries)
+
+        return enqueued(dispatch, jobs, run, manifest, wanted, stop=stop)
+
+    async def _results(self, jobs: Iterable[Job] | AsyncIterable[Job]) -> AsyncIterator[Result]:
+        parcels = dispatched(self._send_all, _parcels(jobs), self._in_flight, self._retries)
+        async with aclosing(parcels):  # type: ignore[type-var]
+            async for parcel in parcels:
+                assert parcel.job is not None
+                yield Result(parcel.job, parcel.sent.status, parcel.sent.detail)
 
     async def _send(self, job: Job) -> Sent:
-        try:
-            with only_real_cancellation():  # close() cancels the attempt, not those who wait for it
-                sender = await self._open_sender()
-        except (ConnectionError, LookupError, TimeoutError) as error:
-            return Sent(Status.UNKNOWN, f"not sent: {error or type(error).__name__}")
+        sender = await self._sender_or_why_not()
+        if isinstance(sender, Sent):
+            return sender
         sent = await sender.send(
             self._names.ingress,
             job.routing_key,
@@ -158,10 +194,37 @@ class Publisher:
             job.properties(datetime.now(UTC)),
             self._timeout_s,
         )
+        self._leave_mute(sender)
+        return sent
+
+    async def _send_all(self, parcels: Sequence[Parcel], settle: Callable[[Parcel, Sent], None]) -> None:
+        sender = await self._sender_or_why_not()
+        if isinstance(sender, Sent):
+            for parcel in parcels:
+                settle(parcel, sender)
+            return
+
+        def letter(parcel: Parcel, job: Job) -> Letter:
+            def settled(sent: Sent) -> None:
+                self._leave_mute(sender)
+                settle(parcel, sent)
+
+            return Letter(job.routing_key, job.payload, job.encoded, settled)
+
+        letters = [letter(parcel, parcel.job) for parcel in parcels if parcel.job is not None]
+        await sender.send_all(self._names.ingress, letters, self._timeout_s)
+
+    async def _sender_or_why_not(self) -> Sender | Sent:
+        try:
+            with only_real_cancellation():  # close() cancels the attempt, not those who wait for it
+                return await self._open_sender()
+        except (ConnectionError, LookupError, TimeoutError) as error:
+            return Sent(Status.UNKNOWN, f"not sent: {error or type(error).__name__}")
+
+    def _leave_mute(self, sender: Sender) -> None:
         if sender.mute and sender is self._sender and not sender.blocked:
             # A node that is parted from its cluster takes everything and confirms nothing.
             self._sender, self._next_url = None, self._next_url + 1
-        return sent
 
     async def _open_sender(self) -> Sender:
         """The sender in use, or a new one; all who wait for a new one share one attempt and its error."""
@@ -229,6 +292,15 @@ class Publisher:
                     await connection.close()
             except (AMQPError, OSError, RuntimeError):
                 pass  # it is gone, which is all that was wanted
+
+
+async def _parcels(jobs: Iterable[Job] | AsyncIterable[Job]) -> AsyncIterator[Parcel]:
+    if isinstance(jobs, AsyncIterable):
+        async for job in jobs:
+            yield Parcel(job)
+    else:
+        for job in jobs:
+            yield Parcel(job)
 
 
 def _without_password(url: str) -> str:

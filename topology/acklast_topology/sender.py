@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, cast
 from uuid import uuid4
 
 import aiormq
@@ -15,6 +17,7 @@ from aio_pika.abc import AbstractChannel, AbstractConnection
 from aiormq import spec
 from aiormq.exceptions import AMQPError, DeliveryError, PublishError
 
+from acklast_topology.bulk import Batch, Outgoing
 from acklast_topology.calls import ConnectionDied, bounded, only_real_cancellation, takes_nothing_in
 from acklast_topology.message import PERSISTENT
 from acklast_topology.wire import Properties
@@ -48,6 +51,22 @@ class Sent:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One message of many. ``properties`` encodes them, for a message id and the time in whole seconds.
+
+    ``settled`` is called once, from within the event loop. It must not raise.
+    """
+
+    routing_key: str
+    body: bytes
+    properties: Callable[[str, int], bytes]
+    settled: Callable[[Sent], None]
+
+
+_CONFIRMED: Final = Sent(Status.CONFIRMED)
+
+
 class Sender:
     """A channel for publishing. Once it is ``closed`` it stays closed: open another.
 
@@ -67,6 +86,7 @@ class Sender:
         self._refused_since: dict[str, float] = {}
         self._under_way = 0
         self._retired = False
+        self._end: asyncio.Future[None] | None = None
         self.stale = False
         """The broker has refused what goes by one routing key for a while: another channel may fare better.
 
@@ -143,10 +163,49 @@ class Sender:
         finally:
             self._under_way -= 1
             await self._close_retired()
+        self._succeeded(routing_key)
+        return _CONFIRMED
+
+    async def send_all(self, exchange: str, letters: Sequence[Letter], timeout_s: float = 10) -> None:
+        """Publish many messages in one write; returns when they are written, not when they are confirmed.
+
+        Each is sent as by ``send``, and ``settled`` within ``timeout_s``.
+        """
+        ids, now_s = uuid4().hex, int(time.time())
+        outgoing: list[Outgoing] = []
+        for number, letter in enumerate(letters):
+            message_id = f"{ids}-{number}"
+            try:
+                encoded = letter.properties(message_id, now_s)
+                _require_room(encoded, self._header_max)
+            except _UNENCODABLE as error:
+                letter.settled(Sent(Status.REFUSED, f"cannot be sent: {error}"))
+                continue
+            word = self._word_on(letter, timeout_s)
+            outgoing.append(Outgoing(letter.routing_key, letter.body, message_id, encoded, word))
+        if outgoing:
+            self._under_way += len(outgoing)
+            # Only a real channel has the table of confirms that this needs.
+            await Batch(cast("aiormq.Channel", self._underlay), outgoing, timeout_s).send(exchange)
+
+    def _word_on(self, letter: Letter, timeout_s: float) -> Callable[[Exception | None], None]:
+        def word(error: Exception | None) -> None:
+            self._under_way -= 1
+            if self._retired and not self._under_way:
+                self._end = asyncio.ensure_future(self._close_retired())
+            if error is None:
+                self._succeeded(letter.routing_key)
+                letter.settled(_CONFIRMED)
+            else:
+                self._failed(letter.routing_key, error)
+                letter.settled(_status_of(error, timeout_s))
+
+        return word
+
+    def _succeeded(self, routing_key: str) -> None:
         self.mute = False
         if self._refused_since:
             self._refused_since.pop(routing_key, None)
-        return Sent(Status.CONFIRMED)
 
     def _failed(self, routing_key: str, error: Exception) -> None:
         match error:
@@ -202,11 +261,15 @@ def _stamped(properties: spec.Basic.Properties, limit: int | None) -> _Stamped:
     message_id = uuid4().hex
     values |= {"message_id": message_id, "delivery_mode": PERSISTENT}
     encoded = Properties(**values).marshal()
+    _require_room(encoded, limit)
+    return _Stamped(message_id, encoded)
+
+
+def _require_room(encoded: bytes, limit: int | None) -> None:
     if limit is not None and len(encoded) > limit:
         raise ValueError(
             f"its properties take {len(encoded)} bytes, and a frame holds {limit}: send less in headers"
         )
-    return _Stamped(message_id, encoded)
 
 
 def _status_of(error: Exception, timeout_s: float) -> Sent:

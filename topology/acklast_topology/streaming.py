@@ -1,73 +1,115 @@
-"""Many at once, in constant memory, each result as it comes."""
+"""Many at once, in constant memory, begun in batches, each result as it comes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
-from typing import TypeVar
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import Final, Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
 
+_TURN: Final = 64
+"""So many items are taken before whatever else is to be done has its turn."""
 
-async def as_they_come(
-    work: Callable[[T], Awaitable[R]], items: Iterable[T] | AsyncIterable[T], limit: int
-) -> AsyncIterator[R]:
-    """Do ``work`` on each item, at most ``limit`` at once; yield results in the order of their ends.
 
-    An item counts against ``limit`` until its result was taken, so a slow reader slows the source down.
+class Flow(Generic[T, R]):
+    """Items on their way: taken from a source, begun in batches, done in any order.
+
+    ``begin`` is called with what is ready, one call at a time. It, or what it sets going, calls ``done`` or
+    ``again`` once for each item.
     """
-    slots = asyncio.Semaphore(limit)
-    done: asyncio.Queue[asyncio.Task[R] | None] = asyncio.Queue()
-    under_way: set[asyncio.Task[R]] = set()
-    feeder = asyncio.create_task(_feed(work, items, slots, done, under_way))
-    # The end mark comes when the source has ended and, by _feed's last wait, everything under way too.
-    feeder.add_done_callback(lambda _: done.put_nowait(None))
-    try:
-        while (task := await done.get()) is not None:
-            slots.release()
-            yield task.result()
-        await feeder  # raises what the source raised
-    finally:
-        await _end(feeder, *under_way)
 
+    def __init__(self, begin: Begin[T, R], limit: int) -> None:
+        self._begin = begin
+        self._free = limit
+        self._under_way = 0
+        self._ready: list[T] = []
+        self._results: deque[R] = deque()
+        self._room, self._wake, self._told = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._later: set[asyncio.TimerHandle] = set()
 
-async def _feed(
-    work: Callable[[T], Awaitable[R]],
-    items: Iterable[T] | AsyncIterable[T],
-    slots: asyncio.Semaphore,
-    done: asyncio.Queue[asyncio.Task[R] | None],
-    under_way: set[asyncio.Task[R]],
-) -> None:
-    def ended(task: asyncio.Task[R]) -> None:
-        under_way.discard(task)
-        done.put_nowait(task)
+    def done(self, result: R) -> None:
+        """One item has its result."""
+        self._under_way -= 1
+        self._results.append(result)
+        self._told.set()
 
-    try:
-        source = aiter(_async(items))
+    def again(self, item: T, after_s: float) -> None:
+        """Begin an item once more, in a while."""
+
+        def ready() -> None:
+            self._later.discard(timer)
+            self._ready.append(item)
+            self._wake.set()
+
+        timer = asyncio.get_running_loop().call_later(after_s, ready)
+        self._later.add(timer)
+
+    async def results(self, items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[R]:
+        """Every item's result, in the order of their ends.
+
+        At most ``limit`` items are taken whose result was not yet taken from here, so a slow reader slows
+        the source down. An exception of the source is raised after the results of what was taken before it.
+        """
+        feeder = asyncio.create_task(self._feed(items))
+        starter = asyncio.create_task(self._start())
+        feeder.add_done_callback(lambda _: self._told.set())
+        starter.add_done_callback(lambda _: self._told.set())
+        try:
+            while self._under_way or self._results or not feeder.done():
+                if starter.done():
+                    starter.result()  # raises: it goes on for ever
+                if not self._results:
+                    await self._told.wait()
+                    self._told.clear()
+                while self._results:
+                    self._free += 1
+                    self._room.set()
+                    yield self._results.popleft()
+            await feeder  # raises what the source raised
+        finally:
+            for timer in self._later:
+                timer.cancel()
+            await _end(feeder, starter)
+
+    async def _feed(self, items: Iterable[T] | AsyncIterable[T]) -> None:
+        source = aiter(items if isinstance(items, AsyncIterable) else _async(items))
+        taken = 0
         while True:
-            await slots.acquire()  # before the next item is taken: what is taken is under way
+            while self._free < 1:  # before the next item is taken: what is taken is under way
+                self._room.clear()
+                await self._room.wait()
             try:
                 item = await anext(source)
             except StopAsyncIteration:
                 return
-            task = asyncio.ensure_future(work(item))
-            under_way.add(task)
-            task.add_done_callback(ended)
-    finally:
-        await asyncio.gather(*under_way, return_exceptions=True)
+            self._free -= 1
+            self._under_way += 1
+            self._ready.append(item)
+            self._wake.set()
+            taken += 1
+            if taken % _TURN == 0:
+                await asyncio.sleep(0)
+
+    async def _start(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            batch, self._ready = self._ready, []
+            await self._begin(batch, self)
 
 
-async def _async(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
-    if isinstance(items, AsyncIterable):
-        async for item in items:
-            yield item
-    else:
-        for item in items:
-            yield item
+Begin: TypeAlias = Callable[[Sequence[T], Flow[T, R]], Awaitable[None]]
 
 
-async def _end(*tasks: asyncio.Task[object]) -> None:
+async def _async(items: Iterable[T]) -> AsyncIterator[T]:
+    for item in items:
+        yield item
+
+
+async def _end(*tasks: asyncio.Task[None]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,76 +1,102 @@
-"""``acklast enqueue``: a file's rows become the jobs of a run."""
+"""``acklast enqueue``: the rows of a file, of standard input or of a query become the jobs of a run."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final
+from typing import Final
 
 import typer
 
+from acklast import faults
 from acklast.cli.bar import bar
-from acklast.cli.feed import Order, chunks, feed, work_of
+from acklast.cli.enqueue_options import (
+    Deadline,
+    FileName,
+    Format,
+    HowOnError,
+    JobType,
+    KeyText,
+    Labels,
+    LaneName,
+    OnError,
+    Owner,
+    ReportFile,
+    RunDeadline,
+    RunId,
+    SourceDsn,
+    SourceDsnFile,
+    Sql,
+)
+from acklast.cli.given import Input, input_of, opened
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
-from acklast.cli.rows import DataError, Kind, read_rows
+from acklast.cli.order import Order
+from acklast.cli.refused_rows import Put, refused_rows
 from acklast.cli.servers import ledger_of, require_lane
 from acklast.cli.tally import Tally
 from acklast.config import Config, Custody, select
 from acklast.errors import BrokerUnavailable, Exit, TopologyError
+from acklast.ledger.about import RunAbout
+from acklast.manifest import LedgerManifest
 from acklast.template import KeyTemplate
+from acklast_topology.chunks import Chunking
+from acklast_topology.enqueue import REPEATS
+from acklast_topology.items import Given
 from acklast_topology.publish import BrokerUnreachable, Publisher, TopologyMissing
 
-REPEATS: Final = 3
-"""How often a publish whose result is unknown is repeated before the item is told as unknown."""
+IN_FLIGHT: Final = 1024
+CHUNKING: Final = Chunking()
 
 
-class OnError(StrEnum):
-    STOP = "stop"
-    """Stop at the first item that is not accepted; what came before it is done."""
-    SKIP = "skip"
-    """Go on, and tell all of them."""
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the command line asks for."""
+
+    order: Order
+    given: Input
+    about: RunAbout
+    stop: bool
 
 
 def enqueue(
-    lane: Annotated[str, typer.Argument(help="The lane that is to do the jobs.")],
-    file: Annotated[
-        Path,
-        typer.Argument(
-            exists=True, dir_okay=False, readable=True, help="A .csv file (with a header row) or .jsonl."
-        ),
-    ],
-    run: Annotated[str, typer.Option(help="The run's id: the jobs are its manifest.")],
-    key: Annotated[
-        str, typer.Option(metavar="TEMPLATE", help="Each job's key, such as '{run}:{property_id}'.")
-    ],
-    job_type: Annotated[
-        str | None, typer.Option("--type", help="The jobs' type; not needed where the lane has one handler.")
-    ] = None,
-    deadline: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Start no job after this (RFC 3339 with an offset).")
-    ] = None,
-    on_error: Annotated[
-        OnError, typer.Option(help="What to do with an item that is not accepted.")
-    ] = OnError.SKIP,
+    lane: LaneName,
+    file: FileName = None,
+    *,
+    run: RunId,
+    key: KeyText,
+    format_: Format = None,
+    sql: Sql = None,
+    dsn: SourceDsn = None,
+    dsn_file: SourceDsnFile = None,
+    job_type: JobType = None,
+    deadline: Deadline = None,
+    on_error: HowOnError = OnError.SKIP,
+    report: ReportFile = None,
+    run_deadline: RunDeadline = None,
+    owner: Owner = None,
+    label: Labels = None,
     config: ConfigPath = CONFIG,
     as_json: Json = False,
 ) -> Exit:
-    """Publish a file's rows as jobs. Safe to repeat as a whole: what is known already is left alone.
+    """Publish rows as jobs. Safe to repeat as a whole: what is known already is left alone.
 
     Items that are not accepted are told one by one; duplicates are fine.
     """
-    order = Order(lane, run, template_of(key), job_type, moment_of(deadline) if deadline else None)
-    kind = kind_of(file)
+    order = Order(lane, run, template_of(key), job_type, moment_of(deadline, "--deadline"))
+    about = about_of(moment_of(run_deadline, "--run-deadline"), owner, label or [])
+    given = input_of(file, format_, sql, dsn, dsn_file)
+    _require_report(on_error, report)
     settings = select(configured(config), [lane])
     tally = Tally(run, lane, as_json)
     ended = False
     try:
-        with file.open("rb") as stream:
-            ended = asyncio.run(_enqueue(settings, order, stream, kind, tally, on_error is OnError.STOP))
+        with refused_rows(report) as put:
+            plan = Plan(order, given, about, on_error is OnError.STOP)
+            ended = asyncio.run(_enqueue(settings, plan, tally, put))
     finally:
         # Whatever ended it early: what was done is told, and can be repeated.
         tally.tell(ended=ended)
@@ -85,45 +111,73 @@ def template_of(text: str) -> KeyTemplate:
         raise typer.BadParameter(f"{text!r} {error}", param_hint="--key") from None
 
 
-def moment_of(text: str) -> datetime:
+def moment_of(text: str | None, option: str) -> datetime | None:
     """The option's RFC 3339 time, UTC; ``BadParameter`` where it is none, has no offset or is past."""
+    if text is None:
+        return None
     try:
         moment = datetime.fromisoformat(text)
         problem = "must have an offset: add Z or +hh:mm" if moment.tzinfo is None else ""
         if not problem and moment <= datetime.now(UTC):
-            problem = "lies in the past: no job would be started"
+            problem = "lies in the past: nothing could be done by then"
     except ValueError:
         problem = "must be a time like 2030-01-31T18:00:00+01:00"
     if problem:
-        raise typer.BadParameter(f"{text!r} {problem}", param_hint="--deadline")
+        raise typer.BadParameter(f"{text!r} {problem}", param_hint=option)
     return moment.astimezone(UTC)
 
 
-def kind_of(file: Path) -> Kind:
-    """CSV or JSON lines, by the file's name."""
+def about_of(deadline: datetime | None, owner: str | None, labels: Sequence[str]) -> RunAbout:
+    """What is said of the run; ``BadParameter`` where it cannot be kept."""
+    pairs = [label.partition("=") for label in labels]
+    if not all(equals for _, equals, _ in pairs):
+        raise typer.BadParameter("must be NAME=VALUE", param_hint="--label")
     try:
-        return Kind(file.suffix.lower().removeprefix("."))
-    except ValueError:
-        kinds = " or ".join(f".{kind}" for kind in Kind)
-        raise DataError(f"{file} is neither CSV nor JSON lines by its name", f"Name it {kinds}") from None
+        return RunAbout(deadline, owner, {name: value for name, _, value in pairs})
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
-async def _enqueue(
-    config: Config, order: Order, stream: BinaryIO, kind: Kind, tally: Tally, stop: bool
-) -> bool:
-    """Feed the file; whether all of it was read."""
-    entries = read_rows(stream, kind, order.key.fields)
-    pieces = chunks((work_of(entry, order) for entry in entries), end_at_bad=stop)
-    await require_lane(config, order.lane)
+def _require_report(on_error: OnError, report: Path | None) -> None:
+    if on_error is OnError.REPORT and report is None:
+        raise typer.BadParameter("needs a file: --report FILE", param_hint="--on-error report")
+    if report is not None and on_error is not OnError.REPORT:
+        raise typer.BadParameter("goes with --on-error report", param_hint="--report")
+
+
+async def _enqueue(config: Config, plan: Plan, tally: Tally, put: Put) -> bool:
+    """Feed the input; whether all of it was read."""
+    await require_lane(config, plan.order.lane)
+    with opened(plan.given, plan.order) as jobs:
+        await _feed(config, plan, jobs, tally, put)
+    return not plan.stop or tally.complete
+
+
+async def _feed(
+    config: Config, plan: Plan, jobs: Iterable[Given] | AsyncIterable[Given], tally: Tally, put: Put
+) -> None:
+    lane, read = plan.order.lane, 0
     async with ledger_of(config) as ledger, _publisher(config) as publisher:
-        with bar(os.fstat(stream.fileno()).st_size, f"enqueue {order.lane}") as progress:
+        manifest = LedgerManifest(ledger, custody=_kept(config), about=plan.about)
+        items = publisher.enqueue_many(
+            jobs, run=plan.order.run, manifest=manifest, stop=plan.stop, chunking=CHUNKING
+        )
+        with bar(plan.given.size, f"enqueue {lane}") as progress:
             tally.say = progress.say
-            keep = config.lanes[order.lane].custody is Custody.LEDGER
-            ended = lambda: stop and not tally.complete  # noqa: E731 - read once, below
-            async for item in feed(ledger, publisher, order.run, pieces, ended, keep=keep):
-                tally.add(item)
-                progress.at(stream.tell(), f"{tally.rows} rows")
-    return not stop or tally.complete
+            async with aclosing(items):  # type: ignore[type-var]
+                async for item in items:
+                    tally.add(item)
+                    if not item.fine:
+                        put(item)
+                    read = max(read, item.source.read)
+                    progress.rows(tally.rows, read)
+                    if faults.ARMED:
+                        faults.point("confirmed")
+
+
+def _kept(config: Config) -> list[str]:
+    """The lanes whose messages the ledger keeps."""
+    return [name for name, lane in config.lanes.items() if lane.custody is Custody.LEDGER]
 
 
 @asynccontextmanager
@@ -131,6 +185,7 @@ async def _publisher(config: Config) -> AsyncIterator[Publisher]:
     publisher = Publisher.connect(
         config.broker.addresses(),
         names=config.names,
+        in_flight=IN_FLIGHT,
         timeout_s=config.broker.publish_timeout_s,
         retries=REPEATS,
     )

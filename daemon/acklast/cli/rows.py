@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, BinaryIO, Final, NoReturn, TypeAlias
 
@@ -13,6 +13,8 @@ from acklast.errors import AcklastError, Exit
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """A longer line is no job: RabbitMQ itself refuses messages of this size, and memory stays bounded."""
+_MAX_RAW_BYTES: Final = 1024 * 1024
+"""A bad row that is longer is not kept as it came: thousands of them would not fit in memory."""
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -29,19 +31,26 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One job's data. ``line`` is where it starts in the file, from 1; ``payload`` is the message body."""
+    """One job's data. ``line`` is where it starts in the file, from 1; ``payload`` is the message body.
+
+    ``raw`` is the row as it came; ``read`` how many bytes of the file had been read with it.
+    """
 
     line: int
     fields: Mapping[str, Any]
     payload: bytes
+    raw: bytes = field(default=b"", compare=False)
+    read: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that is no job, and why."""
+    """A row that is no job, and why. ``raw`` is empty where it is too long to be kept."""
 
     line: int
     problem: str
+    raw: bytes = field(default=b"", compare=False)
+    read: int = field(default=0, compare=False)
 
 
 Entry: TypeAlias = Row | BadRow
@@ -62,23 +71,50 @@ def read_rows(stream: BinaryIO, kind: Kind, needed: frozenset[str] = frozenset()
             return _jsonl_rows(stream)
 
 
-def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Lines without a byte order mark. A line that is too long comes one byte too long, its rest left out."""
-    start = _BOM
-    while raw := stream.readline(MAX_LINE_BYTES + 1):
-        yield raw.removeprefix(start)
-        start = b""
-        while len(raw) > MAX_LINE_BYTES and not raw.endswith(b"\n"):
-            raw = stream.readline(MAX_LINE_BYTES + 1)
+class _Lines:
+    """Lines without a byte order mark, and what was read since the last row.
+
+    A line that is too long comes one byte too long, its rest left out.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._since: list[bytes] = []
+        self.read = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        start = _BOM
+        while raw := self._stream.readline(MAX_LINE_BYTES + 1):
+            self.read += len(raw)
+            line = raw.removeprefix(start)
+            start = b""
+            self._since.append(line)
+            yield line
+            while len(raw) > MAX_LINE_BYTES and not raw.endswith(b"\n"):
+                raw = self._stream.readline(MAX_LINE_BYTES + 1)
+                self.read += len(raw)
+
+    def row(self) -> bytes:
+        """All lines since the last call, as they came."""
+        row = self._since[0] if len(self._since) == 1 else b"".join(self._since)
+        self._since.clear()
+        return row.rstrip(b"\r\n")
+
+    def bad(self, line: int, problem: str) -> BadRow:
+        """What was read since the last call is no row."""
+        raw = self.row()
+        return BadRow(line, problem, raw if len(raw) <= _MAX_RAW_BYTES else b"", self.read)
 
 
 # --- CSV ----------------------------------------------------------------------------------------------
 
 
 def _csv_rows(stream: BinaryIO, needed: frozenset[str]) -> Iterator[Entry]:
+    lines = _Lines(stream)
     # strict: without it a stray quote is taken for part of the value, and rows run into each other.
-    reader = csv.reader(_text_lines(stream), strict=True)
+    reader = csv.reader(_text_of(lines), strict=True)
     header = _header(reader, needed)
+    lines.row()
     while True:
         line = reader.line_num + 1
         try:
@@ -87,14 +123,16 @@ def _csv_rows(stream: BinaryIO, needed: frozenset[str]) -> Iterator[Entry]:
             return
         except csv.Error as error:
             until = f" (up to line {reader.line_num})" if reader.line_num > line else ""
-            yield BadRow(line, f"is not valid CSV{until}: {error}")
+            yield lines.bad(line, f"is not valid CSV{until}: {error}")
             continue
         if values:
-            yield _csv_row(line, header, values)
+            yield _csv_row(line, header, values, lines)
+        else:
+            lines.row()
 
 
-def _text_lines(stream: BinaryIO) -> Iterator[str]:
-    for raw in _lines(stream):
+def _text_of(lines: _Lines) -> Iterator[str]:
+    for raw in lines:
         # What is left of a line that is too long fails as a row: no field may be nearly that long.
         line = raw[:MAX_LINE_BYTES]
         # surrogateescape: bytes that are no UTF-8 pass through here and are told of their own row.
@@ -122,15 +160,23 @@ def _header(reader: Any, needed: frozenset[str]) -> list[str]:
     return header
 
 
-def _csv_row(line: int, header: list[str], values: list[str]) -> Entry:
+def _csv_row(line: int, header: list[str], values: list[str], lines: _Lines) -> Entry:
     if len(values) != len(header):
-        return BadRow(line, f"has {len(values)} values for {len(header)} columns")
+        return lines.bad(line, f"has {len(values)} values for {len(header)} columns")
     if not _is_text(values):
-        return BadRow(line, "is not UTF-8")
+        return lines.bad(line, "is not UTF-8")
     fields = dict(zip(header, values, strict=True))
     # One form, whatever the columns' order: the same data give the same bytes, and so the same fingerprint.
-    body = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    return Row(line, fields, body.encode())
+    return Row(line, fields, json_body(fields), lines.row(), lines.read)
+
+
+def json_body(fields: Mapping[str, Any]) -> bytes:
+    """
+    Raises:
+        ValueError: a value is no JSON.
+    """
+    body = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False)
+    return body.encode()
 
 
 def _is_text(values: list[str]) -> bool:
@@ -141,26 +187,30 @@ def _is_text(values: list[str]) -> bool:
 
 
 def _jsonl_rows(stream: BinaryIO) -> Iterator[Entry]:
-    for number, raw in enumerate(_lines(stream), start=1):
+    lines = _Lines(stream)
+    for number, raw in enumerate(lines, start=1):
         if len(raw) > MAX_LINE_BYTES:
-            yield BadRow(number, f"is longer than {MAX_LINE_BYTES} bytes")
+            yield lines.bad(number, f"is longer than {MAX_LINE_BYTES} bytes")
         elif payload := raw.strip():
-            yield _jsonl_row(number, payload)
+            yield _jsonl_row(number, payload, lines)
+        else:
+            lines.row()
 
 
-def _jsonl_row(line: int, payload: bytes) -> Entry:
+def _jsonl_row(line: int, payload: bytes, lines: _Lines) -> Entry:
     try:
         value = json.loads(payload.decode(), parse_constant=_no_constant)
     except UnicodeDecodeError:
-        return BadRow(line, "is not UTF-8")
+        return lines.bad(line, "is not UTF-8")
     except RecursionError:
-        return BadRow(line, "is nested too deeply")
+        return lines.bad(line, "is nested too deeply")
     except ValueError as error:
-        return BadRow(line, f"is not JSON: {error}")
+        return lines.bad(line, f"is not JSON: {error}")
     if not isinstance(value, dict):
-        return BadRow(line, "is not a JSON object")
+        return lines.bad(line, "is not a JSON object")
+    lines.row()
     # The bytes as they stand: writing the value again could change a number's digits.
-    return Row(line, value, payload)
+    return Row(line, value, payload, payload, lines.read)
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -8,13 +8,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from acklast.cli.feed import FINE, Fate, Item
+from acklast.cli.order import Source
 from acklast.cli.output import plain, say_json
 from acklast.errors import Exit
+from acklast_topology.items import FINE, Enqueued, Fate
 
 
 def _say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One row's fate. ``line`` counts from 1: where it starts in the file, or its place in a query."""
+
+    line: int
+    key: str | None
+    fate: Fate
+    detail: str = ""
+
+    @classmethod
+    def of(cls, told: Enqueued) -> Item:
+        source: Source = told.source
+        return cls(source.line, told.job.key if told.job else None, told.fate, told.detail)
 
 
 @dataclass(slots=True)
@@ -27,10 +43,11 @@ class Tally:
     say: Callable[[str], None] = _say
     counts: Counter[Fate] = field(default_factory=Counter)
 
-    def add(self, item: Item) -> None:
-        self.counts[item.fate] += 1
-        if item.fate in FINE:
+    def add(self, told_of: Enqueued) -> None:
+        self.counts[told_of.fate] += 1
+        if told_of.fine:
             return
+        item = Item.of(told_of)
         if self.as_json:
             say_json(item)
         else:

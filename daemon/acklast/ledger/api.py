@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from acklast.ledger.about import NOTHING, Cancellation, RunAbout
 from acklast.ledger.retention import Keeps, Step
 from acklast.outcome import Verdict
+from acklast_topology.items import Manifested
 from acklast_topology.job import Job
 from acklast_topology.value import value
 
@@ -291,19 +292,6 @@ class ManifestRow:
     type: str | None = None
     deadline: datetime | None = None
     kept: Kept | None = None
-
-
-class Manifested(StrEnum):
-    """What the ledger says of a manifest row."""
-
-    NEW = "new"
-    """Not known before: publish it."""
-    OPEN = "open"
-    """Known and never started: publishing again is safe, and needed after an interrupted enqueue."""
-    DUPLICATE = "duplicate"
-    """Known and started, waiting or final: do not publish."""
-    CONFLICT = "conflict"
-    """The key is taken by another content: not touched, do not publish."""
 
 
 # --- the ledger -------------------------------------------------------------------------------------

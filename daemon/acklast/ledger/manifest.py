@@ -8,12 +8,14 @@ from typing import Final
 
 import asyncpg
 
+from acklast import faults
 from acklast.ledger.about import NOTHING, RunAbout, RunCancelled, joined
-from acklast.ledger.api import Manifested, ManifestRow, State
+from acklast.ledger.api import ManifestRow, State
 from acklast.ledger.evidence import storable_json
 from acklast.ledger.notes import Place
 from acklast.ledger.pool import Handle
 from acklast.ledger.reading import about_of
+from acklast_topology.items import Manifested
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,8 @@ async def promise(
         new, known = await _insert(connection, run, {(row.lane, row.key) for row in rows})
         await _keep(connection, rows)
         await _enter(connection, run, len(new), about)
+        if faults.ARMED:
+            faults.point("promising")
     return answers(rows, new, known)
 
 

@@ -25,7 +25,6 @@ from acklast.ledger.api import (
     JobView,
     Letter,
     LetterView,
-    Manifested,
     ManifestRow,
     NotDue,
     Record,
@@ -40,6 +39,7 @@ from acklast.ledger.memory_rows import FINAL, Job, KeptLetter, Rows, Run, Worker
 from acklast.ledger.refusals import claim_lost, session_lost
 from acklast.ledger.retention import Keeps, Step
 from acklast.outcome import Complete
+from acklast_topology.items import Manifested
 from acklast_topology.job import Job as Promised
 
 _DECIDED = FINAL | {State.UNRESOLVED}

@@ -13,7 +13,6 @@ from acklast.ledger.api import (
     Claimed,
     JobView,
     Letter,
-    Manifested,
     ManifestRow,
     Record,
     Recorded,
@@ -34,6 +33,7 @@ from acklast.ledger.reading import read_jobs, read_run
 from acklast.ledger.refusals import claim_lost
 from acklast.ledger.retention import Dues, Keeps, Step
 from acklast.outcome import Complete
+from acklast_topology.items import Manifested
 
 
 class PostgresLedger:
