@@ -8,7 +8,7 @@ ack: a crash in between files the message again, and it is one letter.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, assert_never
@@ -74,6 +74,8 @@ class Letterbox:
     settler: Settler
     """For what has no lane."""
     tasks: Tasks
+    fan_outs: Mapping[str, Sequence[str]]
+    """The lanes of each fan-out."""
 
     def consumers(self, link: Link, emitter: Emitter, fit: Callable[[str], Awaitable[str]]) -> list[Consumer]:
         """One for each queue. ``fit`` tells why a queue may not be consumed as it is."""
@@ -98,7 +100,9 @@ class Letterbox:
         # Any lane will do for asking the ledger: it is the same one.
         served = frozenset(lane.name for lane in self.lanes)
         sent_on = _SentOn(self.lanes[0].emitter)
-        unrouted = _Unrouted(self.lanes[0], self.names, self.send, self.settler, served, sent_on)
+        unrouted = _Unrouted(
+            self.lanes[0], self.names, self.send, self.settler, served, sent_on, self.fan_outs
+        )
         return [*dead, ("", self._inlet(self.names.unrouted, unrouted))]
 
     def _inlet(self, queue: str, filing: _Dead | _Unrouted) -> Inlet:
@@ -237,6 +241,7 @@ class _Unrouted:
     served: frozenset[str]
     """The lanes of this daemon: where the queue of one is gone, it is about to be declared again."""
     sent_on: _SentOn
+    fan_outs: Mapping[str, Sequence[str]]
 
     async def file(self, delivery: Delivery) -> None:
         to = delivery.raw.routing_key.partition(".")[0]
@@ -249,22 +254,27 @@ class _Unrouted:
         await self.settler.ack(delivery)
 
     async def _sent_on(self, delivery: Delivery, envelope: Envelope, to: str) -> bool:
-        """Whether the lane is there after all: then the message is in its work queue, or tried again."""
-        raw = delivery.raw
-        properties = carrier_properties(raw, envelope.key)
-        sent = await self.send(self.names.route, work_key(to), raw.body, properties)
-        match sent.status:
-            case Status.CONFIRMED:
-                self.sent_on.count(to, envelope.key)
-                await self.settler.ack(delivery)
-                return True
-            case Status.RETURNED if to not in self.served:
-                return False
-            case Status.UNKNOWN | Status.RETURNED:
-                await asyncio.sleep(_REQUEUE_S)
-                await self.settler.give_back(delivery)
-                return True
-            case Status.REFUSED:
-                return False
-            case _:
-                assert_never(sent.status)
+        """Whether the lane is there after all: then the message is in its work queue, or tried again.
+
+        Of a fan-out each lane gets it. One that could not take it has the others get it again: their ledger
+        lets one copy through.
+        """
+        for lane in self.fan_outs.get(to, (to,)):
+            properties = carrier_properties(delivery.raw, envelope.key)
+            sent = await self.send(self.names.route, work_key(lane), delivery.raw.body, properties)
+            match sent.status:
+                case Status.CONFIRMED:
+                    continue
+                case Status.RETURNED if to not in self.served and to not in self.fan_outs:
+                    return False
+                case Status.UNKNOWN | Status.RETURNED:
+                    await asyncio.sleep(_REQUEUE_S)
+                    await self.settler.give_back(delivery)
+                    return True
+                case Status.REFUSED:
+                    return False
+                case _:
+                    assert_never(sent.status)
+        self.sent_on.count(to, envelope.key)
+        await self.settler.ack(delivery)
+        return True

@@ -15,8 +15,9 @@ from acklast import __version__
 from acklast.broker import Link
 from acklast.carriers import CarrierSender
 from acklast.chores import Chore
-from acklast.config.models import Config, Custody, Receiver
+from acklast.config.models import Config, Custody
 from acklast.config.rotation import Servers
+from acklast.config.servers import Receiver
 from acklast.consumer import Consumer
 from acklast.delivery import process
 from acklast.drain import Receipt, Tally, Tasks, drain, said
@@ -331,7 +332,8 @@ class Daemon:
 
     def _letterbox(self, lanes: list[Lane]) -> list[Consumer]:
         """One for each queue of what the broker set aside."""
-        box = Letterbox(self._config.names, lanes, self._send, self._settler(""), self._tasks)
+        fan_outs = self._config.fan_outs
+        box = Letterbox(self._config.names, lanes, self._send, self._settler(""), self._tasks, fan_outs)
         return box.consumers(self._consuming, self._emitter, self._upkeep.fit)
 
     async def _process(self, lane: Lane, intake: Intake, delivery: Delivery) -> None:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from acklast import faults
-from acklast.config.models import Receiver
+from acklast.config.servers import Receiver
 from acklast.ledger.api import State
 
 

@@ -16,7 +16,7 @@ import pytest
 from aio_pika.abc import AbstractConnection
 
 from acklast.cli.root import run
-from acklast.config.models import Receiver
+from acklast.config.servers import Receiver
 from acklast.ledger.api import JobView, ManifestRow, RunView, State
 from acklast.ledger.postgres import PostgresLedger
 from acklast_topology.declare import apply

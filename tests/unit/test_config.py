@@ -266,3 +266,33 @@ def test_the_command_lines_instance_wins_and_is_checked(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig) as caught:
         read(tmp_path, instance="a/b")
     assert '--instance = "a/b": must be 1 to 64' in caught.value.what
+
+
+FANNED = '[lanes.mail]\n[fan_out.ended]\nlanes = ["rent-reminders", "mail"]\n'
+
+
+def test_a_lane_alone_brings_its_fan_outs_other_lanes_into_the_plan(tmp_path: Path) -> None:
+    config = read(tmp_path, f'{GOOD}\n{FANNED}[fan_out.other]\nlanes = ["mail"]\n')
+    alone = config.only(["rent-reminders"])
+    assert (set(alone.lanes), set(alone.fan_out)) == ({"rent-reminders"}, {"ended"})
+    queues = {queue.name for queue in alone.plan().queues}
+    assert {config.names.work("rent-reminders"), config.names.work("mail")} <= queues
+    assert config.names.work("cleanup") not in queues
+    bound = {binding.key for binding in alone.plan().bindings if binding.queue == config.names.work("mail")}
+    assert {"ended", "ended.#"} <= bound
+    assert "other" not in bound
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ('[fan_out.mail]\nlanes = ["mail"]', "fan_out.mail has the name of a lane"),
+        ('[fan_out.f]\nlanes = ["mial"]', 'fan_out.f.lanes = "mial": must be of the lanes'),
+        ('[fan_out.f]\nlanes = ["mail", "mail"]', "fan_out.f.lanes names a lane twice"),
+        ("[fan_out.f]\nlanes = []", "fan_out.f.lanes"),
+        ("[fan_out.F]\nlanes = []", "fan_out"),
+        ('[fan_out.f]\nlane = ["mail"]', "did you mean 'lanes'?"),
+    ],
+)
+def test_a_fan_out_that_cannot_be_is_named(tmp_path: Path, table: str, said: str) -> None:
+    assert said in complaint(tmp_path, f"{GOOD}\n[lanes.mail]\n{table}\n")

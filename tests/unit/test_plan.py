@@ -125,3 +125,21 @@ def test_a_fair_lane_has_its_queues_and_no_other_has() -> None:
         assert queue(name, plan).arguments == work
         keys = [(b.source, b.key) for b in plan.bindings if b.queue == name]
         assert keys == [("shop.v1.route", f"reminders.fair.{number}")]
+
+
+def test_a_fan_out_is_bound_to_each_of_its_lanes_and_plans_them_all() -> None:
+    fan_out = {"ended": ("cleanup", "mail")}
+    plan = plan_for(NAMES, ["cleanup"], fan_out=fan_out)
+    more = set(plan.bindings) - set(plan_for(NAMES, ["cleanup", "mail"]).bindings)
+    assert more == {
+        Binding("shop.v1.in", f"shop.v1.{lane}.work", key)
+        for lane in ("cleanup", "mail")
+        for key in ("ended", "ended.#")
+    }
+    assert plan.queues == plan_for(NAMES, ["cleanup", "mail"]).queues
+
+
+@pytest.mark.parametrize(("name", "problem"), [("cleanup", "the name of a lane"), ("Not Valid", "not valid")])
+def test_a_fan_out_has_a_name_of_its_own(name: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        plan_for(NAMES, ["cleanup"], fan_out={name: ["cleanup"]})

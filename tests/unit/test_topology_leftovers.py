@@ -83,7 +83,7 @@ def test_bindings_of_ours_are_no_strays_even_of_other_lanes() -> None:
     queues += [queue.name for queue in PLAN.queues] + [NAMES.moving(NAMES.unrouted)]
     rows = [row(b.source, b.queue, b.key) for queue in queues for b in bindings_of(NAMES, queue)]
     rows += [row("", queue, queue) for queue in queues] + [row("theirs", "theirs", "#")]
-    assert stray_bindings(NAMES, rows) == []
+    assert stray_bindings(NAMES, PLAN, rows) == []
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_bindings_of_ours_are_no_strays_even_of_other_lanes() -> None:
     ],
 )
 def test_a_stray_binding_is_a_remark(stray: dict[str, str], said: str) -> None:
-    [finding] = stray_bindings(NAMES, [stray])
+    [finding] = stray_bindings(NAMES, PLAN, [stray])
     assert finding.status is Found.EXTRA
     assert finding.fit
     assert said in finding.detail
@@ -123,3 +123,10 @@ def test_each_finding_asks_for_its_change() -> None:
         Action.UNSEEN,
     ]
     assert asked[1].detail == "x is 1, not 2; holds 7 messages"
+
+
+def test_a_fan_outs_binding_is_ours_where_it_is_configured() -> None:
+    binding = row(NAMES.ingress, NAMES.work("rent"), "ended.#")
+    fanned = plan_for(NAMES, ["rent"], fan_out={"ended": ["rent", "mail"]})
+    assert stray_bindings(NAMES, fanned, [binding]) == []
+    assert len(stray_bindings(NAMES, PLAN, [binding])) == 1

@@ -78,19 +78,20 @@ def _moving(queue: str, holding: Holding) -> Finding:
     return Finding("queue", queue, Found.LEFT, detail, remedy, holding.messages)
 
 
-def stray_bindings(names: Names, bindings: Rows) -> list[Finding]:
+def stray_bindings(names: Names, plan: Plan, bindings: Rows) -> list[Finding]:
     """Bindings from our exchanges or to our queues that acklast would not make: a remark each."""
-    return [finding for row in bindings for finding in _stray(names, row)]
+    planned = frozenset(plan.bindings)
+    return [finding for row in bindings for finding in _stray(names, planned, row)]
 
 
-def _stray(names: Names, row: Mapping[str, Any]) -> Iterator[Finding]:
+def _stray(names: Names, planned: frozenset[Binding], row: Mapping[str, Any]) -> Iterator[Finding]:
     source, target, key = row["source"], row["destination"], row["routing_key"]
     to_queue = row.get("destination_type", "queue") == "queue"
     ours = to_queue and names.owns(target)
     if not source or not (names.owns(source) or ours):
         return
     binding = Binding(source, target, key)
-    if to_queue and binding in bindings_of(names, target):
+    if to_queue and (binding in planned or binding in bindings_of(names, target)):
         return
     detail = "is not acklast's: "
     if ours:

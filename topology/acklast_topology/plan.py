@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,6 +14,9 @@ from acklast_topology.names import NAME_RULE, Names, dead_key, fair_key, valid_n
 
 DELIVERY_LIMIT: Final = 100_000
 """Explicit because an absent limit means 20 on RabbitMQ 4.x, and -1 means "drop at once" on 3.x."""
+
+NOTHING: Final[Mapping[str, Sequence[str]]] = {}
+"""No fan-out."""
 
 FAIR_QUEUES: Final = range(1, 9)
 """The numbers of a lane's fair queues: so many large flows at a time have one of their own."""
@@ -60,16 +63,22 @@ def plan_for(
     buckets_s: tuple[int, ...] = BUCKETS_S,
     *,
     fair: Iterable[str] = (),
+    fan_out: Mapping[str, Sequence[str]] = NOTHING,
 ) -> Plan:
     """The topology of these lanes, with one wait queue per bucket (seconds).
 
-    ``fair`` names those of them that have fair queues too.
+    ``fair`` names those of them that have fair queues too. ``fan_out`` has names, each with the lanes that
+    get what is published to it: all of them are planned, because what comes while one is missing is not kept
+    for it.
 
     Raises:
-        ValueError: a lane's name breaks the rule of names, or a bucket is not a whole positive second.
+        ValueError: a name breaks the rule of names or is a fan-out's and a lane's, or a bucket is not a
+            whole positive second.
     """
-    wanted, with_fair = tuple(dict.fromkeys(lanes)), frozenset(fair)
+    shared = (lane for lanes in fan_out.values() for lane in lanes)
+    wanted, with_fair = tuple(dict.fromkeys((*lanes, *shared))), frozenset(fair)
     _require_valid(wanted, buckets_s)
+    _require_apart(fan_out, wanted)
     queues = [_quorum(names.unrouted)]
     for lane in wanted:
         queues += _lane_queues(names, lane, buckets_s)
@@ -78,6 +87,12 @@ def plan_for(
         dead = _dead_letters_to(names, dead_key(lane))
         queues += [_quorum(names.fair(lane, number), dead) for number in FAIR_QUEUES]
     bindings = [binding for queue in queues for binding in bindings_of(names, queue.name)]
+    bindings += [
+        Binding(names.ingress, names.work(lane), key)
+        for name, to in fan_out.items()
+        for key in _outside_keys(name)
+        for lane in to
+    ]
     return Plan(_exchanges(names), tuple(queues), tuple(bindings))
 
 
@@ -91,8 +106,7 @@ def bindings_of(names: Names, queue: str) -> list[Binding]:
     lane = place.lane
     match place.kind:
         case "work":
-            # "#" matches no word too, but says so to nobody who reads the bindings: both are there.
-            from_outside = [Binding(names.ingress, queue, key) for key in (lane, f"{lane}.#")]
+            from_outside = [Binding(names.ingress, queue, key) for key in _outside_keys(lane)]
             return [*from_outside, Binding(names.route, queue, work_key(lane))]
         case "wait":
             return [Binding(names.route, queue, wait_key(lane, place.number))]
@@ -100,6 +114,12 @@ def bindings_of(names: Names, queue: str) -> list[Binding]:
             return [Binding(names.route, queue, fair_key(lane, place.number))]
         case _:
             return [Binding(names.route, queue, dead_key(lane))]
+
+
+def _outside_keys(name: str) -> tuple[str, str]:
+    """The keys under which a lane or a fan-out takes what is published."""
+    # "#" matches no word too, but says so to nobody who reads the bindings: both are there.
+    return name, f"{name}.#"
 
 
 def _exchanges(names: Names) -> tuple[Exchange, ...]:
@@ -151,6 +171,14 @@ def _dead_letters_to(names: Names, key: str) -> dict[str, Any]:
         # The default, at-most-once, loses messages when the target is full or away.
         "x-dead-letter-strategy": "at-least-once",
     }
+
+
+def _require_apart(fan_out: Mapping[str, Sequence[str]], lanes: tuple[str, ...]) -> None:
+    for name in fan_out:
+        if not valid_name(name):
+            raise ValueError(f"fan-out {name!r} is not valid: use {NAME_RULE}")
+        if name in lanes:
+            raise ValueError(f"fan-out {name!r} has the name of a lane: use another")
 
 
 def _require_valid(lanes: tuple[str, ...], buckets_s: tuple[int, ...]) -> None:

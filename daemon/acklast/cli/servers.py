@@ -102,7 +102,7 @@ async def verified(
         left = await left_behind(connection, config.names, config.unfair_lanes)
         return [*await look(connection, plan), *found, *left]
     found += await leftovers(connection, config.names, plan, shown.queues)
-    return [*found, *stray_bindings(config.names, shown.bindings), *_too_new(plan, shown.queues)]
+    return [*found, *stray_bindings(config.names, plan, shown.bindings), *_too_new(plan, shown.queues)]
 
 
 def _too_new(plan: Plan, queues: Sequence[Mapping[str, Any]]) -> list[Finding]:

@@ -18,7 +18,6 @@ from pydantic import (
     BeforeValidator,
     Field,
     PrivateAttr,
-    SecretStr,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -27,11 +26,11 @@ from pydantic_core import PydanticCustomError
 
 from acklast.config.buckets import WaitBucketsS
 from acklast.config.fair import FairBy, parse_fair_by
+from acklast.config.fan_out import FanOut, check_fan_outs
 from acklast.config.http import Http
 from acklast.config.quota import Quota, parse_quota
-from acklast.config.secrets import check_broker_url, check_dsn, masked, split_urls
 from acklast.config.section import PositiveS, Section
-from acklast.config.tls import Auth, Tls
+from acklast.config.servers import Broker, LedgerServer
 from acklast.policy import BreakerRules, OnUnknown, Policy
 from acklast_topology.ladder import BUCKETS_S
 from acklast_topology.names import NAME_RULE, Names, valid_name
@@ -65,17 +64,6 @@ def _app(value: str) -> str:
     return value
 
 
-def _off(value: Any) -> Any:
-    return 0.0 if value == "off" else value
-
-
-def _off_or_seconds(value: float) -> float:
-    # Shorter pauses would be a pass without end.
-    if 0 < value < 1:
-        raise ValueError('must be at least 1, or "off"')
-    return value
-
-
 def _quota(value: Any) -> Any:
     return parse_quota(value) if isinstance(value, str) else value
 
@@ -85,12 +73,6 @@ def _fair_by(value: Any) -> Any:
 
 
 Name = Annotated[str, AfterValidator(_name)]
-BrokerUrl = Annotated[SecretStr, AfterValidator(check_broker_url)]
-Dsn = Annotated[SecretStr, AfterValidator(check_dsn)]
-OffOrS = Annotated[
-    float, BeforeValidator(_off), Field(ge=0, allow_inf_nan=False), AfterValidator(_off_or_seconds)
-]
-"""Seconds, at least 1; ``"off"`` is 0."""
 PositiveInt = Annotated[int, Field(ge=1)]
 
 
@@ -122,15 +104,6 @@ class LogFormat(StrEnum):
     CONSOLE = "console"
 
 
-class Receiver(StrEnum):
-    """What reads deliveries from the socket."""
-
-    BULK = "bulk"
-    """acklast's own: everything that one read brings, and no message can end the connection."""
-    LIBRARY = "library"
-    """The client library's reader: one frame at a time."""
-
-
 class Custody(StrEnum):
     """Who has the message of a job that is open."""
 
@@ -138,61 +111,6 @@ class Custody(StrEnum):
     """The broker alone."""
     LEDGER = "ledger"
     """The ledger too, until the job is final: what the broker loses is sent again."""
-
-
-class Broker(Section):
-    """How to reach RabbitMQ. ``urls`` are tried in turn. ``load`` has made the files' paths absolute."""
-
-    urls: Annotated[tuple[BrokerUrl, ...], BeforeValidator(split_urls), Field(min_length=1)]
-    heartbeat_s: Annotated[int, Field(ge=1, le=3600)] = 15
-    connect_timeout_s: PositiveS = 5.0
-    publish_timeout_s: PositiveS = 10.0
-    longest_unacked_s: Annotated[float, Field(ge=1, le=86_400)] = 900.0
-    management_url: Annotated[str, Field(pattern=r"^https?://[^/@\s]+")] | None = None
-    receiver: Receiver = Receiver.BULK
-    ca_file: Path | None = None
-    cert_file: Path | None = None
-    key_file: Path | None = None
-    auth: Auth = Auth.PLAIN
-
-    @model_validator(mode="after")
-    def _tls_fits(self) -> Self:
-        found = list(self._tls().problems([url.get_secret_value() for url in self.urls]))
-        if found:
-            text = "; ".join(f"{key} {valid}" for key, _, valid in found)
-            raise PydanticCustomError("several", "{text}", {"text": text, "problems": found})
-        return self
-
-    def _tls(self) -> Tls:
-        return Tls(self.ca_file, self.cert_file, self.key_file, self.auth)
-
-    def addresses(self) -> tuple[str, ...]:
-        """The URLs, with passwords and with what TLS needs: for connecting only, never for a log."""
-        return tuple(self._tls().told_to(url.get_secret_value()) for url in self.urls)
-
-    def shown(self) -> tuple[str, ...]:
-        """The URLs with their passwords masked."""
-        return tuple(masked(url) for url in self.addresses())
-
-
-class LedgerServer(Section):
-    """How to reach Postgres, how long a worker session lives without renewing its lease, how often expired
-    rows are removed, and how often jobs are sought that the broker should have and has not."""
-
-    dsn: Dsn
-    lease_s: Annotated[float, Field(ge=1, le=3600)] = 15.0
-    pool_size: Annotated[int, Field(ge=1, le=1000)] = 4
-    allow_unsafe_server: bool = False
-    prune_every_s: OffOrS = 900.0
-    reconcile_every_s: OffOrS = 900.0
-
-    def address(self) -> str:
-        """The DSN, password included: for connecting only, never for a log."""
-        return self.dsn.get_secret_value()
-
-    def shown(self) -> str:
-        """The DSN with its password masked."""
-        return masked(self.address())
 
 
 class Drain(Section):
@@ -347,7 +265,13 @@ class Config(Section):
     log: Log = Log()
     budgets: Mapping[Name, Budget] = Field(default_factory=dict)
     lanes: Annotated[Mapping[Name, Lane], Field(min_length=1)]
+    fan_out: Mapping[Name, FanOut] = Field(default_factory=dict)
     _path: Path = PrivateAttr(default=Path("acklast.toml"))
+
+    @model_validator(mode="after")
+    def _fan_outs_fit(self) -> Self:
+        check_fan_outs(self.fan_out, self.lanes)
+        return self
 
     @property
     def names(self) -> Names:
@@ -369,9 +293,16 @@ class Config(Section):
         """The others."""
         return tuple(name for name, lane in self.lanes.items() if lane.fair_by is None)
 
+    @property
+    def fan_outs(self) -> Mapping[str, tuple[str, ...]]:
+        """The lanes of each fan-out."""
+        return {name: one.lanes for name, one in self.fan_out.items()}
+
     def plan(self) -> Plan:
-        """What belongs on the broker for the configured lanes."""
-        return plan_for(self.names, self.lanes, self.wait_buckets_s, fair=self.fair_lanes)
+        """What belongs on the broker for the configured lanes, and those that share a fan-out with one."""
+        return plan_for(
+            self.names, self.lanes, self.wait_buckets_s, fair=self.fair_lanes, fan_out=self.fan_outs
+        )
 
     def read_from(self, path: Path) -> Self:
         """The same configuration, knowing its file: the application is found beside it."""
@@ -381,4 +312,6 @@ class Config(Section):
 
     def only(self, lanes: list[str]) -> Self:
         """The same configuration with these lanes alone; each must be configured."""
-        return self.model_copy(update={"lanes": {name: self.lanes[name] for name in lanes}})
+        shared = {name: one for name, one in self.fan_out.items() if set(one.lanes) & set(lanes)}
+        kept = {name: self.lanes[name] for name in lanes}
+        return self.model_copy(update={"lanes": kept, "fan_out": shared})

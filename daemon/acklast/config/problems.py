@@ -12,9 +12,11 @@ from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from acklast.config.fan_out import FanOut
 from acklast.config.http import Http
-from acklast.config.models import Breaker, Broker, Budget, Config, Drain, Lane, LedgerServer, Log
+from acklast.config.models import Breaker, Budget, Config, Drain, Lane, Log
 from acklast.config.secrets import masked
+from acklast.config.servers import Broker, LedgerServer
 from acklast.errors import ConfigError
 
 Key: TypeAlias = tuple[str | int, ...]
@@ -83,6 +85,8 @@ def known_keys(section: Key) -> tuple[str, ...]:
             return tuple(Breaker.model_fields)
         case ("lanes", _, "http"):
             return tuple(field.alias or name for name, field in Http.model_fields.items())
+        case ("fan_out", _):
+            return tuple(FanOut.model_fields)
         case ("budgets", _):
             return tuple(Budget.model_fields)
         case _:
