@@ -80,6 +80,21 @@ def amqp_publish() -> Path:
     return _find_or_install(lambda: _on_path("amqp-publish"), "amqp-publish", "amqp-tools")
 
 
+def java_client() -> Path:
+    """RabbitMQ's client for Java, which one test runs where there is a Java, installed by apt where missing.
+
+    Raises:
+        Missing: not there, and it may not be installed from here.
+    """
+    return _find_or_install(installed_java_client, "RabbitMQ's client for Java", "librabbitmq-client-java")
+
+
+def installed_java_client() -> Path | None:
+    """The client's jar, beside which its own needs lie."""
+    jar = Path("/usr/share/java/amqp-client.jar")
+    return jar if jar.exists() else None
+
+
 def epmd() -> Path:
     """The Erlang port mapper that comes with the Erlang that RabbitMQ runs on.
 
@@ -139,7 +154,7 @@ def _find_or_install(find: Callable[[], Path | None], name: str, package: str, v
 
 def _apt_install(package: str) -> str:
     """Install ``package`` without starting its service. Gives why it could not, or that it found nothing."""
-    if os.environ.get("ACKLAST_DEV_INSTALL", "").lower() in _OFF:
+    if _forbidden():
         return "ACKLAST_DEV_INSTALL forbids to install it"
     if shutil.which("apt-get") is None:
         return "there is no apt-get to install it with"
@@ -206,9 +221,23 @@ def main() -> int:
 def have_clients() -> int:
     """Have other languages' publishers at hand. Without one the tests that run it are skipped: no error."""
     _complain(amqp_publish)
-    if problem := npm.install():
+    if shutil.which("java"):
+        _complain(java_client)
+    if problem := _npm_install():
         print(f"no tests of Node's publishers: {problem}", file=sys.stderr)  # noqa: T201 - the program's output
     return 0
+
+
+def _npm_install() -> str:
+    return (
+        "ACKLAST_DEV_INSTALL forbids to install them"
+        if _forbidden() and not npm.installed()
+        else npm.install()
+    )
+
+
+def _forbidden() -> bool:
+    return os.environ.get("ACKLAST_DEV_INSTALL", "").lower() in _OFF
 
 
 def _complain(find: Callable[[], Path]) -> bool:

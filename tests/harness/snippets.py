@@ -19,7 +19,7 @@ _DOCS: Final = Path(__file__).parents[2] / "docs"
 PAGE: Final = _DOCS / "how-to" / "publish-from-any-language.md"
 CONTRACT: Final = _DOCS / "reference" / "contract.md"
 _BLOCK: Final = re.compile(
-    r"^```(?:js|python|sh|sql)\n((?:#|//|--) (\S+)\n.*?)^```$", re.MULTILINE | re.DOTALL
+    r"^```(?:js|java|python|sh|sql)\n((?:#|//|--) (\S+)\n.*?)^```$", re.MULTILINE | re.DOTALL
 )
 _LIMIT_S: Final = 60.0
 
@@ -43,6 +43,8 @@ def missing(name: str) -> str:
     match Path(name).suffix:
         case ".mjs" if npm.installed() is None:
             return "node with amqplib (npm), which 'make clients' installs where node is"
+        case ".java" if shutil.which("java") is None or need.installed_java_client() is None:
+            return "java with amqp-client, of the Debian package librabbitmq-client-java"
         case ".sh" if shutil.which("amqp-publish") is None:
             return "amqp-publish, of the Debian package amqp-tools"
         case ".sql" if _psql() is None:
@@ -82,12 +84,22 @@ def _command(file: Path, env: Mapping[str, str]) -> list[str]:
             return ["node", file.name]
         case ".py":
             return [sys.executable, file.name]
+        case ".java":
+            # The quick compiler alone: the program is over before the other one had been of use.
+            return ["java", "-XX:TieredStopAtLevel=1", "-cp", _java_path(), file.name]
         case ".sh":
             return ["sh", file.name]
         case ".sql":
             return [str(_psql()), env["LEDGER_DSN"], "-v", "ON_ERROR_STOP=1", "-q", "-f", file.name]
         case _:
             raise AssertionError(f"no program is known that runs {file.name}")
+
+
+def _java_path() -> str:
+    jar = need.installed_java_client()
+    assert jar is not None
+    # The logging interface that the client is built on, and an implementation that says nothing.
+    return os.pathsep.join(str(jar.with_name(name)) for name in (jar.name, "slf4j-api.jar", "slf4j-nop.jar"))
 
 
 def _psql() -> Path | None:

@@ -48,13 +48,14 @@ PROPERTIES: Final = {
     "event_pika.py": 4716,
     "event.mjs": 4717,
     "event.sh": 4718,
+    "Publish.java": 4719,
 }
 NAMED: Final = sorted(PROPERTIES)
 OVER_AMQP: Final = [name for name in NAMED if not name.endswith(".sql")]
-ANSWERING: Final = {"publish.mjs", "publish_pika.py", "publish_kombu.py", "event.mjs"}
+ANSWERING: Final = {"Publish.java", "publish.mjs", "publish_pika.py", "publish_kombu.py", "event.mjs"}
 """Those that print one of the four answers, whatever it is; of the others some raise, some know nothing."""
 CONFIRMING: Final = [name for name in OVER_AMQP if not name.endswith(".sh")]
-WITH_DEADLINE: Final = {name for name in NAMED if name.startswith("publish")}
+WITH_DEADLINE: Final = {name for name in NAMED if name.lower().startswith("publish")}
 WITHOUT_TYPE: Final = {"publish.sh"}
 
 
