@@ -7,7 +7,7 @@ a publisher *sends*. So there is a document for each of the two, of the same cha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -45,10 +45,18 @@ class Place:
     urls: tuple[URL, ...]
 
 
-def document(place: Place, lanes: Mapping[str, Iterable[JobType]], *, side: Side, version: str) -> Document:
+def document(
+    place: Place,
+    lanes: Mapping[str, Iterable[JobType]],
+    fan_outs: Mapping[str, Sequence[str]],
+    *,
+    side: Side,
+    version: str,
+) -> Document:
     """The whole document. ``version`` is the program's.
 
     ``lanes`` has the job types of each lane; of one without any, every type goes into the lane's request.
+    ``fan_outs`` has names that stand for several lanes each.
 
     Raises:
         ConfigError: a payload type names something that was never defined.
@@ -58,6 +66,7 @@ def document(place: Place, lanes: Mapping[str, Iterable[JobType]], *, side: Side
     payloads, shared = payload_schemas(every, f"{_SCHEMAS}{{model}}")
     ids = _ids(every)
     messages = {lane: [ids[job.name] for job in of_lane] or [_any(lane)] for lane, of_lane in jobs.items()}
+    messages |= {name: [_shared(name)] for name in fan_outs}
     servers = {f"broker-{number}": _server(url) for number, url in enumerate(place.urls, 1)}
     return {
         "asyncapi": "3.0.0",
@@ -70,6 +79,7 @@ def document(place: Place, lanes: Mapping[str, Iterable[JobType]], *, side: Side
             "messages": {
                 **{ids[job.name]: _message(job, payloads[job.name]) for job in every},
                 **{_any(lane): _any_message(lane) for lane, of_lane in jobs.items() if not of_lane},
+                **{_shared(name): _shared_message(name, to, jobs, payloads) for name, to in fan_outs.items()},
             },
             "messageTraits": {"job": _trait()},
             "operationTraits": {"durable": {"bindings": {"amqp": _durable(side)}}},
@@ -116,8 +126,7 @@ def _channel(place: Place, lane: str, messages: list[str]) -> Document:
     return {
         "address": lane,
         "description": (
-            f"The lane {lane}. The routing key is {lane}, or {lane} and a dot and anything,"
-            " for your own bindings."
+            f"The routing key is {lane}, or {lane} and a dot and anything, for your own bindings."
         ),
         "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in messages},
         "bindings": {"amqp": {"is": "routingKey", "exchange": exchange, **_BINDING}},
@@ -164,6 +173,32 @@ def _any_message(lane: str) -> Document:
     }
 
 
+def _shared(name: str) -> str:
+    """The name of the message of a fan-out; no job type's name has it."""
+    return f"{name}.fan-out"
+
+
+def _shared_message(
+    name: str,
+    lanes: Sequence[str],
+    jobs: Mapping[str, Sequence[JobType]],
+    payloads: Mapping[str, Payload],
+) -> Document:
+    """What every lane of a fan-out takes: a payload that suits the only handler of each that has one."""
+    asked = [payloads[jobs[lane][0].name] for lane in lanes if len(jobs[lane]) == 1]
+    schemas = [payload.schema for payload in asked if payload.schema is not None]
+    return {
+        "name": name,
+        "description": (
+            f"Becomes a job of its own in each of the lanes {', '.join(lanes)}. Leave the type out,"
+            " unless each of them has a handler for it."
+        ),
+        **({"contentType": JSON} if any(payload.json for payload in asked) else {}),
+        **({"payload": {"allOf": schemas}} if schemas else {}),
+        "traits": [{"$ref": "#/components/messageTraits/job"}],
+    }
+
+
 def _trait() -> Document:
     return {
         "headers": {"$ref": f"{_SCHEMAS}{_OURS}headers"},
@@ -190,7 +225,7 @@ def _ids(jobs: Iterable[JobType]) -> dict[str, str]:
     ids: dict[str, str] = {}
     for job in jobs:
         name = _UNFIT.sub("_", job.name)
-        while name in ids.values() or name.endswith(".any-type"):
+        while name in ids.values() or name.endswith((".any-type", ".fan-out")):
             name += "_"
         ids[job.name] = name
     return ids

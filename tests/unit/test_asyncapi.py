@@ -76,6 +76,10 @@ async def remind_by(way: Annotated[ByMail | ByPost, Field(discriminator="by")]) 
 async def remind_line(pair: tuple[Line, Note]) -> None: ...
 
 
+@app.job("note.v1", lane="notes")
+async def note(payload: Note) -> None: ...
+
+
 @app.job("scan.v1", lane="scans")
 async def scan(body: bytes) -> None: ...
 
@@ -88,24 +92,27 @@ async def anything(payload: Any) -> None: ...
 async def dumb(payload: Dumb) -> None: ...
 
 
-LANES = ("reminders", "scans", "http-lane")
+LANES = ("reminders", "scans", "notes", "http-lane")
+FAN_OUT = {"ended": ["notes", "scans", "http-lane"]}
 GOOD = {
     "rent.reminder.v1": {"tenant": {"name": "Ada"}, "cents": 4711},
     "rent_reminder_v2": {"by": "post", "discriminator": "x", "prefixItems": [1, "a"]},
     "rent_reminder_v2_": [{"cents": 1}, {"text": "a"}],
     "any.v1": [None],
+    "ended.fan-out": {"text": "a"},
 }
 BAD = {
     "rent.reminder.v1": {"tenant": {"name": "A" * 41}, "cents": 4711},
     "rent_reminder_v2": {"by": "post", "discriminator": "x", "prefixItems": ["a", 1]},
     "rent_reminder_v2_": [{"cents": 1}, {"text": 1}],
+    "ended.fan-out": {"text": 1},
 }
 
 
 def made(side: Side = Side.DAEMON, *urls: str) -> dict[str, Any]:
     place = Place(Names("shop"), tuple(map(URL, urls or ["amqp://user:hunter2@rabbit/jobs?cafile=/ca.pem"])))
     lanes = {lane: [job for job in app.jobs() if job.lane == lane] for lane in LANES}
-    return document(place, lanes, side=side, version="1.2.3")
+    return document(place, lanes, FAN_OUT, side=side, version="1.2.3")
 
 
 def references(node: Any) -> Iterator[str]:
@@ -166,7 +173,7 @@ def test_the_daemon_receives_what_a_publisher_sends() -> None:
 
 def test_channels_are_the_lanes_on_the_ingress_exchange() -> None:
     channels = made()["channels"]
-    assert set(channels) == set(LANES)
+    assert set(channels) == {*LANES, *FAN_OUT}
     assert channels["scans"]["address"] == "scans"
     assert channels["scans"]["bindings"]["amqp"]["exchange"] == {
         "name": "shop.v1.in",

@@ -43,7 +43,7 @@ def asyncapi(
     settings = configured(config)
     app = load_app(settings)
     lanes = {lane: [job for job in app.jobs() if job.lane == lane] for lane in settings.lanes}
-    made = document(_place(settings), lanes, side=side, version=__version__)
+    made = document(_place(settings), lanes, settings.fan_outs, side=side, version=__version__)
     return _give(made, out, as_json=as_json)
 
 
