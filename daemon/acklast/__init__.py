@@ -8,8 +8,19 @@ from acklast.errors import Interrupted, Permanent, RateLimited, Transient, Unkno
 if TYPE_CHECKING:
     from acklast.handlers.app import App
     from acklast.handlers.context import Context
+    from acklast.handlers.firing import Firing
 
-__all__ = ["App", "Context", "Interrupted", "Permanent", "RateLimited", "Transient", "Unknown", "__version__"]
+__all__ = [
+    "App",
+    "Context",
+    "Firing",
+    "Interrupted",
+    "Permanent",
+    "RateLimited",
+    "Transient",
+    "Unknown",
+    "__version__",
+]
 
 try:
     __version__ = version("acklast")
@@ -30,4 +41,8 @@ def __getattr__(name: str) -> Any:
         from acklast.handlers.context import Context
 
         return Context
+    if name == "Firing":
+        from acklast.handlers.firing import Firing
+
+        return Firing
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -46,7 +46,7 @@ class Process(Protocol):
 
 
 class Daemon:
-    """One ``acklast run``. A context manager: whatever a test forgot to end is killed.
+    """One ``acklast run``, or another ``command``. A context manager: what a test forgot to end is killed.
 
     It is a fork of a process that has imported the product; a ``fresh`` one is the command itself.
     """
@@ -59,7 +59,9 @@ class Daemon:
         env: Mapping[str, str],
         fault: Fault | None = None,
         fresh: bool = False,
+        command: str = "run",
     ) -> None:
+        self._command = command
         self._config = config
         self._instance = instance
         self._fault = fault
@@ -74,7 +76,9 @@ class Daemon:
         self._process: Process | None = None
 
     def __enter__(self) -> Self:
-        arguments = ["run", "--config", str(self._config), "--instance", self._instance, "--json"]
+        arguments = [self._command, "--config", str(self._config), "--json"]
+        if self._command == "run":
+            arguments += ["--instance", self._instance]
         with self._log.open("wb") as log:
             if self._fresh:
                 self._process = subprocess.Popen(

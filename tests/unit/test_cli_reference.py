@@ -16,16 +16,21 @@ from acklast.cli.lane_why import State
 from acklast.cli.prune import Account
 from acklast.cli.queues import Queues
 from acklast.cli.runs import account
+from acklast.cli.schedule import Listed, entry_of
+from acklast.cli.schedule_target import moment_of
 from acklast.cli.tally import Item
 from acklast.cli.timeline import Moment
 from acklast.config.fan_out import FanOut
 from acklast.config.http import Http
 from acklast.config.models import Breaker, Budget, Config, Drain, Lane, Log, Relay
+from acklast.config.schedules import Schedule
 from acklast.config.servers import Broker, LedgerServer
 from acklast.ledger.api import JobView, RunView
 from acklast.ledger.controls import Control
 from acklast.ledger.operate import Audited
 from acklast.ledger.retention import COUNTS
+from acklast.ledger.schedules import FiringView, Paused
+from acklast.ledger.schedules import Standing as ScheduleStanding
 from acklast.ledger.standing import DaemonView
 from acklast.reporter import Standing
 from acklast_topology.finding import Finding, Found
@@ -48,10 +53,23 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "`[lanes.<name>]`": Lane,
     "`[lanes.<name>.http]`": Http,
     "`[fan_out.<name>]`": FanOut,
+    "`[schedules.<name>]`": Schedule,
 }
 # Tables of their own, and the other forms of a secret.
-TABLES = {"broker", "ledger", "relay", "drain", "log", "budgets", "breaker", "lanes", "http", "fan_out"}
-FORMS = {"url", "url_file", "dsn_file"}
+TABLES = {
+    "broker",
+    "ledger",
+    "relay",
+    "drain",
+    "log",
+    "budgets",
+    "breaker",
+    "lanes",
+    "http",
+    "fan_out",
+    "schedules",
+}
+FORMS = {"url", "url_file", "dsn_file", "sql_file"}
 
 
 def keys(model: type[BaseModel]) -> set[str]:
@@ -60,6 +78,12 @@ def keys(model: type[BaseModel]) -> set[str]:
 
 
 LANE = set(document(LaneView("l", None, None, None, None, (), (), Queues(), None, None, (), AT, 0), "s", "w"))
+
+_SCHEDULE = Schedule(lane="l", cron="0 7 * * *", sql="select", key="{id}")
+SCHEDULE = {
+    *entry_of(Listed("s", _SCHEDULE, ScheduleStanding(), None, None)),
+    *moment_of("s", _SCHEDULE, AT),
+}
 
 
 def names_of(*classes: type[DataclassInstance]) -> set[str]:
@@ -111,6 +135,7 @@ def test_defaults_are_as_the_tables_say(title: str, default: str) -> None:
         ("`acklast runs show`", {*account(RunView("r", None, {}, None, 0))}),
         ("`acklast lanes`", {*LANE, *names_of(DaemonView, Control), *Standing, *State}),
         ("`acklast lanes pause, resume, set`", {*names_of(Audited)}),
+        ("`acklast schedule`", {*names_of(FiringView, Paused), *SCHEDULE}),
     ],
 )
 def test_every_json_key_is_named(title: str, names: set[str]) -> None:

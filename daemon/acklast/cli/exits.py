@@ -17,7 +17,7 @@ MEANINGS: Final = {
     Exit.INCOMPLETE: "enqueue: some items were not accepted; the output names them."
     " ledger prune, jobs missing, topology apply: another is at work."
     " runs cancel: some jobs are locked. runs watch: some jobs are dead, unresolved or cancelled."
-    " lanes: not every daemon follows yet",
+    " lanes: not every daemon follows yet. schedule fire: some rows made no job, or it failed",
     Exit.NOT_FOUND: "the ledger knows nothing by that name",
     Exit.UNFIT: "check, runs show, runs proof, jobs missing, topology plan --exit-code:"
     " something must be put right, and is told",

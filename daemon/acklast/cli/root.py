@@ -11,7 +11,19 @@ from typing import Annotated
 import typer
 
 from acklast import __version__
-from acklast.cli import check, daemon, enqueue, jobs, lanes, ledger, relay, runs, topology
+from acklast.cli import (
+    check,
+    daemon,
+    enqueue,
+    jobs,
+    lanes,
+    ledger,
+    relay,
+    runs,
+    schedule,
+    scheduler,
+    topology,
+)
 from acklast.cli.exits import INTERRUPTED, UNREAD, epilog
 from acklast.cli.options import Json
 from acklast.cli.output import complain, say_json
@@ -27,6 +39,7 @@ app = typer.Typer(
 )
 app.command("run", epilog=epilog(Exit.CUT))(daemon.run)
 app.command("relay", epilog=epilog())(relay.relay)
+app.command("scheduler", epilog=epilog())(scheduler.scheduler)
 app.command("check", epilog=epilog(Exit.UNFIT))(check.check)
 app.command("enqueue", epilog=epilog(Exit.INCOMPLETE, Exit.DATA))(enqueue.enqueue)
 app.add_typer(topology.app, name="topology")
@@ -34,6 +47,7 @@ app.add_typer(ledger.app, name="ledger")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(runs.app, name="runs")
 app.add_typer(lanes.app, name="lanes")
+app.add_typer(schedule.app, name="schedule")
 
 
 @app.callback(invoke_without_command=True)

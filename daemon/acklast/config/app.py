@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from acklast.config.http import Http
 from acklast.config.models import Config, Lane
@@ -33,15 +33,36 @@ def load_app(config: Config) -> App:
     return app.with_lanes(_http_jobs(config))
 
 
-def _imported(config: Config, target: str) -> App:
+def load_callable(config: Config, key: str, target: str) -> Callable[..., Any]:
+    """Import the callable that ``key`` of the configuration names as ``target``.
+
+    Raises:
+        ConfigError: it is not there, its module fails while it is imported, or it cannot be called.
+    """
+    found = _attribute(config, key, target, "def {attribute}(firing)")
+    if not callable(found):
+        raise ConfigError(
+            f"{target!r} is a {type(found).__name__}, which cannot be called",
+            f"Point {key} in {config.path} at a function that yields rows",
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def _attribute(config: Config, key: str, target: str, define: str) -> Any:
     name, _, attribute = target.partition(":")
-    module = _module(config, name)
+    module = _module(config, name, key, target)
     found = getattr(module, attribute, None)
     if found is None:
         raise ConfigError(
             f"module {name!r} ({module.__file__}) has no attribute {attribute!r}",
-            f"Define it there ({attribute} = App()) or correct app = {target!r} in {config.path}",
+            f"Define it there ({define.format(attribute=attribute)}) or correct {key} = {target!r}"
+            f" in {config.path}",
         )
+    return found
+
+
+def _imported(config: Config, target: str) -> App:
+    found = _attribute(config, "app", target, "{attribute} = App()")
     if not isinstance(found, App):
         raise ConfigError(
             f"{target!r} is a {type(found).__name__}, not an acklast.App",
@@ -84,7 +105,7 @@ def http_lane(name: str, lane: Lane, http: Http) -> HttpLane:
     )
 
 
-def _module(config: Config, name: str) -> ModuleType:
+def _module(config: Config, name: str, key: str, target: str) -> ModuleType:
     directory = str(config.path.parent)
     if directory not in sys.path:
         sys.path.insert(0, directory)
@@ -94,8 +115,8 @@ def _module(config: Config, name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             raise ConfigError(
-                f"the application module {error.name!r} is not found, neither in {directory} nor installed",
-                f"Put {error.name}.py beside {config.path}, install it, or correct app = {config.app!r}",
+                f"the module {error.name!r} is not found, neither in {directory} nor installed",
+                f"Put {error.name}.py beside {config.path}, install it, or correct {key} = {target!r}",
             ) from None
         raise ConfigError(
             f"module {name!r} imports {error.name!r}, which is not installed ({_where(error)})",

@@ -10,7 +10,14 @@ from pydantic import ValidationError
 from acklast.config.models import Config
 from acklast.config.problems import InvalidConfig, Problem, meant, problems_of
 from acklast.config.secrets import secret_path
-from acklast.config.sources import Draft, layered, read_lane_secrets, read_secrets, read_toml
+from acklast.config.sources import (
+    Draft,
+    layered,
+    read_lane_secrets,
+    read_schedule_files,
+    read_secrets,
+    read_toml,
+)
 from acklast.config.tls import TLS_FILES
 from acklast.errors import ConfigError
 
@@ -25,6 +32,7 @@ def load(path: Path, env: Mapping[str, str], *, instance: str | None = None) -> 
     draft = layered(read_toml(path), path.name, env)
     read_secrets(draft, path.parent, env)
     read_lane_secrets(draft, path.parent, env)
+    read_schedule_files(draft, path.parent, env)
     _complete(draft, path.parent, env)
     if instance is not None:
         draft.values["instance"] = instance

@@ -29,6 +29,7 @@ from acklast.config.fair import FairBy, parse_fair_by
 from acklast.config.fan_out import FanOut, check_fan_outs
 from acklast.config.http import Http
 from acklast.config.quota import Quota, parse_quota
+from acklast.config.schedules import Schedule, unknown_lanes
 from acklast.config.section import PositiveS, Section
 from acklast.config.servers import Broker, LedgerServer
 from acklast.policy import BreakerRules, OnUnknown, Policy
@@ -266,11 +267,13 @@ class Config(Section):
     budgets: Mapping[Name, Budget] = Field(default_factory=dict)
     lanes: Annotated[Mapping[Name, Lane], Field(min_length=1)]
     fan_out: Mapping[Name, FanOut] = Field(default_factory=dict)
+    schedules: Mapping[Name, Schedule] = Field(default_factory=dict)
     _path: Path = PrivateAttr(default=Path("acklast.toml"))
 
     @model_validator(mode="after")
-    def _fan_outs_fit(self) -> Self:
+    def _lanes_are_there(self) -> Self:
         check_fan_outs(self.fan_out, self.lanes)
+        unknown_lanes(self.schedules, self.lanes)
         return self
 
     @property

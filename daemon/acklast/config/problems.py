@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from acklast.config.fan_out import FanOut
 from acklast.config.http import Http
 from acklast.config.models import Breaker, Budget, Config, Drain, Lane, Log
+from acklast.config.schedules import Schedule
 from acklast.config.secrets import masked
 from acklast.config.servers import Broker, LedgerServer
 from acklast.errors import ConfigError
@@ -89,6 +90,8 @@ def known_keys(section: Key) -> tuple[str, ...]:
             return tuple(FanOut.model_fields)
         case ("budgets", _):
             return tuple(Budget.model_fields)
+        case ("schedules", _):
+            return (*Schedule.model_fields, "sql_file", "dsn_file")
         case _:
             model = _SECTIONS.get(section)
             return (*model.model_fields, *_ALSO.get(section, ())) if model else ()
@@ -110,7 +113,7 @@ def shown(key: Key, given: Any) -> str | None:
             return str(given).lower()
         case int() | float():
             return str(given)
-        case str() if not _SECRET.isdisjoint((key, key[:2])) or _in_request(key):
+        case str() if not _SECRET.isdisjoint((key, key[:2])) or _in_request(key) or _is_dsn(key):
             return None
         case str():
             text = masked(given) if "://" in given else given
@@ -122,6 +125,11 @@ def shown(key: Key, given: Any) -> str | None:
 def _in_request(key: Key) -> bool:
     """Whether a value is of a request: a token may stand there that should be named in ``secrets``."""
     return key[:1] == ("lanes",) and key[2:3] == ("http",) and key[3:4] not in _PLAIN
+
+
+def _is_dsn(key: Key) -> bool:
+    """Whether a value is the address of a schedule's rows, or stands where a whole schedule should."""
+    return key[:1] == ("schedules",) and key[2:3] in ((), ("dsn",))
 
 
 def problems_of(
@@ -139,7 +147,7 @@ def problems_of(
     """
     found = []
     for key, given, valid in _flat(error):
-        if key[:2] in reported:
+        if any(key[:n] in reported for n in range(2, len(key) + 1)):
             continue
         known_as = _nearest(key, renamed) or key
         variable = _nearest(known_as, origins)

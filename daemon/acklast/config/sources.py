@@ -17,7 +17,7 @@ from acklast.errors import ConfigError
 SHORT = {"ACKLAST_BROKER_URL": ("broker", "urls"), "ACKLAST_LEDGER_DSN": ("ledger", "dsn")}
 PREFIX = "ACKLAST__"
 _ONE = "ACKLAST_"
-_NAMED = ("lanes", "budgets")
+_NAMED = ("lanes", "budgets", "schedules")
 # Each secret: the key that validation knows, then the other forms of it.
 _ALTERNATIVES = {"broker": ("urls", "url", "url_file"), "ledger": ("dsn", "dsn_file")}
 
@@ -172,6 +172,23 @@ def read_lane_secrets(draft: Draft, directory: Path, env: Mapping[str, str]) -> 
         for name, pointer in secrets.items():
             key = ("lanes", lane, "http", "secrets", name)
             secrets[name] = _read(draft, pointer, key, key, directory, env)
+
+
+def read_schedule_files(draft: Draft, directory: Path, env: Mapping[str, str]) -> None:
+    """Put the content of its file in the place of each query and each DSN of a schedule."""
+    for schedule, table in draft.section("schedules").items():
+        if not isinstance(table, dict):
+            continue  # validation says what it must be
+        for name in ("sql", "dsn"):
+            pointer = table.pop(f"{name}_file", None)
+            if pointer is None:
+                continue
+            key, target = ("schedules", schedule, f"{name}_file"), ("schedules", schedule, name)
+            if name in table:
+                draft.wrong(target, None, f"is given besides {name}_file: keep one")
+                continue
+            draft.renamed[target] = key
+            table[name] = _read(draft, pointer, key, target, directory, env)
 
 
 def _secret(draft: Draft, key: Key, target: Key, directory: Path, env: Mapping[str, str]) -> str:

@@ -188,10 +188,33 @@ values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10::jsonb, $11)
 """
 
 
+_NAMES: Final = (
+    "lane",
+    "routing_suffix",
+    "key",
+    "type",
+    "content_type",
+    "run",
+    "priority",
+    "deadline",
+    "not_before",
+    "headers",
+    "payload",
+)
+
+
 async def promise_jobs(connection: Handle, jobs: Sequence[Job]) -> None:
     """Put jobs into the outbox, in the transaction that the connection is in."""
     if jobs:
         await connection.executemany(_PROMISE, [_columns(job) for job in jobs])
+
+
+async def promise_many(connection: Handle, jobs: Sequence[Job]) -> None:
+    """The same for thousands at once, by COPY."""
+    if jobs:
+        await connection.copy_records_to_table(
+            "outbox", schema_name="acklast", columns=_NAMES, records=map(_columns, jobs)
+        )
 
 
 def _columns(job: Job) -> tuple[Any, ...]:

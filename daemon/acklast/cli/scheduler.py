@@ -1,0 +1,57 @@
+"""``acklast scheduler``: have the configured schedules fire."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+
+from acklast.cli.options import CONFIG, ConfigPath, Json, configured
+from acklast.config import Config, LogFormat
+from acklast.config.rotation import Servers
+from acklast.config.schedules import insist_on_runs
+from acklast.errors import ConfigError, Exit
+from acklast.ledger.connect import Address
+from acklast.ledger.migrate import check_schema_of
+from acklast.notify import Notify
+from acklast.schedule.scheduler import Scheduler
+from acklast.stop import stop_signals
+from acklast.telemetry import log
+from acklast.telemetry.events import Emitter
+
+_STOP_S = 10.0
+
+
+def scheduler(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
+    """Have the configured schedules fire until SIGTERM or SIGINT. Needs the ledger; relays publish the jobs.
+
+    Any number may run. The log goes to standard error; --json makes it JSON lines.
+    """
+    settings = configured(config)
+    if not settings.schedules:
+        raise ConfigError(f"{settings.path} has no schedule", "Add a table [schedules.<name>]")
+    insist_on_runs(settings.schedules)
+    return asyncio.run(_scheduler(settings, as_json))
+
+
+async def _scheduler(config: Config, as_json: bool) -> Exit:
+    emitter = Emitter(log.configure(config.log.level, LogFormat.JSON if as_json else config.log.format))
+    servers = Servers(config, os.environ)
+    address = Address.of(servers.ledger, allow_unsafe_server=config.ledger.allow_unsafe_server)
+    connection = await address.open()
+    try:
+        await check_schema_of(connection)
+    finally:
+        connection.terminate()
+    worker = f"{config.instance}@{socket.gethostname()}:{os.getpid()}"
+    notify = Notify()
+    made = Scheduler(config, address, emitter, worker, tell=notify.status)
+    with stop_signals(emitter) as stop:
+        made.start()
+        notify.ready(made.text())
+        emitter.notice("scheduler.ready", worker=worker, schedules=list(config.schedules))
+        await stop.asked.wait()
+        notify.stopping("giving firings back", _STOP_S)
+        await made.close()
+        emitter.notice("scheduler.stopped")
+    return Exit.OK
