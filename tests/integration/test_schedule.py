@@ -161,6 +161,20 @@ async def test_what_the_jobs_and_the_run_are_told(command: Command, sql: Sql, le
     await bench.close()
 
 
+async def test_a_fan_out_is_a_job_of_each_row_in_each_lane(
+    command: Command, ledger_dsn: str, sql: Sql
+) -> None:
+    lanes = '[lanes.mail]\n[fan_out.news]\nlanes = ["cleanup", "mail"]\n'
+    command.configure(more=lanes + table().replace('"cleanup"', '"news"'))
+    bench = Bench(load(command.config, {}), ledger_dsn)
+    await bench.at(MONDAY - timedelta(seconds=1))
+    await bench.at(MONDAY)
+    found = await sql.fetch("select lane, count(*) from acklast.outbox group by lane order by lane")
+    assert [tuple(row.values()) for row in found] == [("cleanup", 25), ("mail", 25)]
+    assert await sql.fetchval("select manifest from acklast.runs where run = $1", RUN) == 50
+    await bench.close()
+
+
 async def test_no_row_is_a_run_without_jobs(bench: Bench, sql: Sql) -> None:
     await sql.execute("delete from people")
     await bench.at(MONDAY - timedelta(seconds=1))

@@ -75,7 +75,11 @@ def test_the_environment_sets_a_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('lane = "cleanup"', 'lane = "cleanups"', 'lane = "cleanups": must be one of the lanes: cleanup,'),
+        (
+            'lane = "cleanup"',
+            'lane = "cleanups"',
+            '"cleanups": must be one of the lanes and fan-outs: cleanup,',
+        ),
         ("0 7 * * MON", "0 7 * * MOON", 'cron = "0 7 * * MOON": must be a cron expression'),
         ("sql = ", "sqll = ", "sqll is not a known key: did you mean 'sql'?"),
         ('sql = "select id from accounts"', "", "sql is missing: give sql, sql_file or rows"),

@@ -273,7 +273,7 @@ class Config(Section):
     @model_validator(mode="after")
     def _lanes_are_there(self) -> Self:
         check_fan_outs(self.fan_out, self.lanes)
-        unknown_lanes(self.schedules, self.lanes)
+        unknown_lanes(self.schedules, {*self.lanes, *self.fan_out})
         return self
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Final, Self
@@ -165,15 +165,15 @@ class Schedule(Section):
         return None if self.run_deadline_s is None else moment + timedelta(seconds=self.run_deadline_s)
 
 
-def unknown_lanes(schedules: Mapping[str, Schedule], lanes: Mapping[str, Any]) -> None:
-    """See that each schedule's lane is configured.
+def unknown_lanes(schedules: Mapping[str, Schedule], lanes: Collection[str]) -> None:
+    """See that each schedule's lane, or fan-out, is configured.
 
     Raises:
         PydanticCustomError: naming those whose is not.
     """
     known = ", ".join(sorted(lanes))
     problems = [
-        (f"schedules.{name}.lane", one.lane, f"must be one of the lanes: {known}")
+        (f"schedules.{name}.lane", one.lane, f"must be one of the lanes and fan-outs: {known}")
         for name, one in schedules.items()
         if one.lane not in lanes
     ]

@@ -14,11 +14,12 @@ from typing import Any, Final, Self
 
 from acklast.errors import AcklastError
 from acklast.ledger.about import NOTHING, RunAbout
-from acklast.ledger.api import Manifested, ManifestRow
+from acklast.ledger.api import ManifestRow
 from acklast.ledger.connect import Address, Connection, Link, unavailable_as_error
 from acklast.ledger.evidence import clean, storable_json
 from acklast.ledger.manifest import promise
 from acklast.ledger.outbox import promise_many
+from acklast_topology.items import Manifested
 from acklast_topology.job import Job
 
 BAD_ROWS: Final = 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
@@ -47,7 +47,9 @@ _FINAL: Final = (TooLate, RunCancelled, RunDiffers)
 
 def maker_of(config: Config, claimed: Claimed) -> Maker:
     schedule = config.schedules[claimed.schedule]
-    return Maker(schedule, claimed, config.lanes[schedule.lane].custody is Custody.LEDGER)
+    lanes = config.fan_outs.get(schedule.lane, (schedule.lane,))
+    keeps = {lane: config.lanes[lane].custody is Custody.LEDGER for lane in lanes}
+    return Maker(schedule, claimed, keeps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +58,18 @@ class Maker:
 
     schedule: Schedule
     claimed: Claimed
-    keep: bool
-    """The lane's messages are in the ledger's custody."""
+    keeps: Mapping[str, bool]
+    """The lanes that get a job of each row, and whether the ledger is to keep their messages."""
 
     def page(self, read: Read) -> Page:
         """What a page of rows promises; rows that are no job are told and pass."""
         promises, bad = list[Promise](), list[BadRow]()
         for row in read.rows:
             made = self._made(row)
-            if isinstance(made, Promise):
-                promises.append(made)
-            else:
+            if isinstance(made, BadRow):
                 bad.append(made)
+            else:
+                promises += made
         return Page(promises, bad, read.cursor, read.last, self._about())
 
     def key(self, row: Row) -> str:
@@ -77,22 +79,20 @@ class Maker:
         """
         return self.schedule.key_template().render(self.claimed.run, row.fields)
 
-    def _made(self, row: Row | NoRow) -> Promise | BadRow:
+    def _made(self, row: Row | NoRow) -> list[Promise] | BadRow:
         if isinstance(row, NoRow):
             return BadRow(row.where, row.problem)
         try:
-            job = Job(
-                self.schedule.lane,
-                self.key(row),
-                row.body,
-                type=self.schedule.type,
-                run=self.claimed.run,
-                deadline=self.schedule.deadline(self.claimed.scheduled_at),
-            )
+            key = self.key(row)
+            return [self._promise(lane, key, row.body) for lane in self.keeps]
         except (BadField, ValueError) as error:
             return BadRow(row.where, str(error))
-        kept = kept_raw(job.raw(), job.key) if self.keep else None
-        return Promise(job, ManifestRow(job.lane, job.key, job.fingerprint, job.type, job.deadline, kept))
+
+    def _promise(self, lane: str, key: str, body: bytes) -> Promise:
+        one, at = self.schedule, self.claimed.scheduled_at
+        job = Job(lane, key, body, type=one.type, run=self.claimed.run, deadline=one.deadline(at))
+        kept = kept_raw(job.raw(), key) if self.keeps[lane] else None
+        return Promise(job, ManifestRow(lane, key, job.fingerprint, job.type, job.deadline, kept))
 
     def _about(self) -> RunAbout:
         one = self.schedule
