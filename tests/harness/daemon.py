@@ -17,6 +17,8 @@ from harness.forker import forker
 from harness.waiting import eventually
 
 _ROOT = Path(__file__).parents[2]
+PYTHON_PATH = os.pathsep.join((str(_ROOT / "tests"), str(_ROOT)))
+"""Where what a test starts finds the tests' own modules."""
 START_S = 60.0
 """How long a daemon may take to start on a busy machine."""
 
@@ -184,7 +186,7 @@ class Daemon:
 def _environment(env: Mapping[str, str], fault: Fault | None, mark: Path) -> dict[str, str]:
     """The test's own environment, without what would override the configuration."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ACKLAST")}
-    kept["PYTHONPATH"] = os.pathsep.join((str(_ROOT / "tests"), str(_ROOT)))
+    kept["PYTHONPATH"] = PYTHON_PATH
     if fault is not None:
         kept |= {"ACKLAST_FAULT": str(fault), "ACKLAST_FAULT_MARK": str(mark)}
     return {**kept, **env}

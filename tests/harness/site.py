@@ -56,7 +56,7 @@ class Site:
         self.connection = connection
         self.ledger = ledger
         self.broker_url = url
-        self._config = config
+        self.config = config
         self._plan = plan
 
     @property
@@ -74,17 +74,17 @@ class Site:
     ) -> Daemon:
         """A daemon that is not started yet. ``env`` is for its environment alone; ``fresh``: ``Daemon``."""
         env = {DIRECTORY: str(self.directory), **(env or {})}
-        return Daemon(self._config, instance, env=env, fault=fault, fresh=fresh)
+        return Daemon(self.config, instance, env=env, fault=fault, fresh=fresh)
 
     async def command(self, *arguments: str, code: int = 0) -> Any:
         """Run one command with ``--json`` beside the daemons, in this process; its document."""
-        ended, out = await asyncio.to_thread(self._run, *arguments, "--json", "--config", str(self._config))
+        ended, out = await asyncio.to_thread(self._run, *arguments, "--json", "--config", str(self.config))
         assert ended == code, (arguments, ended, out)
         return json.loads(out)
 
     async def exit_of(self, *arguments: str) -> int:
         """Run one command beside the daemons; its exit code."""
-        return (await asyncio.to_thread(self._run, *arguments, "--json", "--config", str(self._config)))[0]
+        return (await asyncio.to_thread(self._run, *arguments, "--json", "--config", str(self.config)))[0]
 
     @staticmethod
     def _run(*arguments: str) -> tuple[int, str]:

@@ -24,10 +24,6 @@ LaneName: TypeAlias = Annotated[str, typer.Argument(help="The lane that is to do
 FileName: TypeAlias = Annotated[
     Path | None,
     typer.Argument(
-        exists=True,
-        dir_okay=False,
-        readable=True,
-        allow_dash=True,
         help="A .csv file (with a header row) or .jsonl, or '-' for standard input.",
     ),
 ]

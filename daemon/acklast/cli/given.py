@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -63,6 +64,12 @@ def input_of(
     assert file is not None
     if file == STDIN and kind is None:
         raise typer.BadParameter("say what standard input is: csv or jsonl", param_hint="--format")
+    if file != STDIN and not file.exists():
+        raise typer.BadParameter(f"{str(file)!r} does not exist", param_hint="FILE")
+    if file != STDIN and not os.access(file, os.R_OK):
+        raise typer.BadParameter(f"{str(file)!r} cannot be read", param_hint="FILE")
+    if file.is_dir():
+        raise typer.BadParameter(f"{str(file)!r} is a directory", param_hint="FILE")
     return Input(file, kind or kind_of(file))
 
 
