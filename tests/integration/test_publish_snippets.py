@@ -256,11 +256,12 @@ async def test_the_program_in_the_contract_publishes(vhosts: Any, capsys: pytest
     assert capsys.readouterr().out == "confirmed\n"
 
 
-@pytest.fixture(scope="module", params=["returned", "refused"])
+@pytest.fixture(scope="module", params=["returned", "refused", "an error"])
 def answer(request: pytest.FixtureRequest, vhosts: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What a broker says of every message: it has no queue for them, or the queue is full."""
+    """What a broker says of every message: it has no queue, the queue is full, it knows no such exchange."""
     url = vhosts()
-    asyncio.run(_unwilling(url, full=request.param == "refused"))
+    if request.param != "an error":
+        asyncio.run(_unwilling(url, full=request.param == "refused"))
     return request.param, run(these(OVER_AMQP), tmp_path_factory.mktemp(request.param), {"AMQP_URL": url})
 
 
@@ -279,7 +280,12 @@ def test_what_a_program_hears_of_a_broker_that_does_not_take_its_job(
 ) -> None:
     word, programs = answer
     end = ended(name, programs)
-    if name in ANSWERING:
+    if word == "an error":
+        assert (end.out, end.code) == ("", 1), (
+            "what is not taken and never will be is none of the four answers"
+        )
+        assert "404" in end.err
+    elif name in ANSWERING:
         assert (end.out, end.code) == (f"{word}\n", 1), end
     elif name.endswith(".sh"):
         assert (end.out, end.code) == ("", 0), "amqp-publish asks nobody, as the page says"
