@@ -32,6 +32,9 @@ POINTS: Final = (
 ENQUEUE_POINTS: Final = ("promising", "promised", "confirmed")
 """In the order in which an enqueued chunk passes them: before the commit, after it, at each item's result."""
 
+RELAY_POINT: Final = "relayed"
+"""Published by a relay and confirmed, and still in the outbox."""
+
 _PLAN: Final = os.environ.get("ACKLAST_FAULT", "")
 ARMED = bool(_PLAN)
 """Test it before calling ``point``: ``if faults.ARMED: faults.point("claimed")``."""

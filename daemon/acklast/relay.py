@@ -15,6 +15,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
 
+from acklast import faults
 from acklast.chores import Chore
 from acklast.config import Config
 from acklast.errors import AcklastError, LedgerUnavailable
@@ -127,6 +128,8 @@ class Relay(Chore):
         async with self._outbox.take() as taken:
             if taken.rows:
                 batch = await _publish(publisher, taken.rows)
+                if faults.ARMED:
+                    faults.point("relayed")
                 await taken.settle(batch.published, batch.later, batch.dead, self._worker)
                 self._tell(batch)
             return len(taken.rows)

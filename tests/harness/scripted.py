@@ -54,6 +54,16 @@ def exhaust(*, checked: bool) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
+async def insert(ctx: Context, step: dict[str, Any], *, die: bool) -> None:
+    """Have the effect in the ledger's own database, and perhaps promise a follow-up job with it."""
+    async with ctx.transaction({"inserted": ctx.key}) as connection:
+        await connection.execute("INSERT INTO public.effects (key) VALUES ($1)", ctx.key)
+        if follow_up := step.get("enqueue"):
+            promise(ctx, follow_up, step.get("then", ""))
+        if die:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
 def promise(ctx: Context, key: str, error: str) -> None:
     """Promise a follow-up job, and fail where there is an error."""
     ctx.enqueue(Job.json(LANE, key, {"steps": [{"do": "done"}]}, type=TYPE))
@@ -82,10 +92,7 @@ async def work(payload: dict[str, Any], ctx: Context) -> Any:
             log.note(EFFECT, ctx.key, ctx.attempt, ctx.ambiguous)
             raise Unknown("no_answer")
         case {"do": "insert" | "insert_and_die" as how}:
-            async with ctx.transaction({"inserted": ctx.key}) as connection:
-                await connection.execute("INSERT INTO public.effects (key) VALUES ($1)", ctx.key)
-                if how == "insert_and_die":
-                    os.kill(os.getpid(), signal.SIGKILL)
+            await insert(ctx, step, die=how == "insert_and_die")
             return None
         case {"do": "cancel_itself"}:
             task = asyncio.current_task()

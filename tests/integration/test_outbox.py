@@ -12,6 +12,7 @@ import aio_pika
 import asyncpg
 import pytest
 
+from acklast.faults import RELAY_POINT
 from acklast.ledger.api import State
 from acklast.ledger.connect import Address
 from acklast.ledger.outbox import Outbox
@@ -22,8 +23,9 @@ from acklast_topology.names import Names
 from acklast_topology.plan import plan_for
 from acklast_topology.publish import Publisher
 from harness import Broker, eventually
+from harness.daemon import Fault
 from harness.scripted import LANE, TYPE
-from harness.site import NAMES, Site
+from harness.site import NAMES, Site, scripted
 
 NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
 Sql: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -228,6 +230,53 @@ async def test_a_daemon_relays_and_its_handlers_promise_follow_ups_with_their_co
             assert await daemon.drained() == 0
         # Promised by the attempt that completed, and by no other.
         assert [effect.key for effect in place.log.effects()] == ["first", "second"]
+
+
+@pytest.mark.parametrize("receiver", ["bulk"], indirect=True)
+async def test_a_promise_within_a_transaction_commits_and_is_rolled_back_with_it(
+    new_site: NewSite, sql: Sql
+) -> None:
+    await sql.execute("create table public.effects (key text)")
+    async with new_site() as place:
+        failing = {"do": "insert", "enqueue": "wrong", "then": "not_now"}
+        dying = {"do": "insert_and_die", "enqueue": "lost"}
+        committing = {"do": "insert", "enqueue": "second"}
+        await place.publish(scripted("first", failing, dying, committing))
+        with place.daemon() as daemon:
+            await daemon.ended()
+            assert await waiting(sql) == []
+        with place.daemon():
+            await place.reaches("second", State.DONE)
+            await eventually(_async_empty(sql), 20, "the outbox is empty")
+        assert (await place.job("first")).attempts == 3
+        assert [row["key"] for row in await sql.fetch("select key from public.effects")] == ["first"]
+        assert {view.key for key in ("wrong", "lost") for view in await place.ledger.jobs(key)} == set()
+
+
+@pytest.mark.parametrize("receiver", ["bulk"], indirect=True)
+async def test_a_relay_that_is_killed_after_it_has_published_makes_no_job_twice(
+    new_site: NewSite, sql: Sql
+) -> None:
+    """It dies with its messages confirmed and its rows there: the next one publishes them again."""
+    async with new_site() as place:
+        steps = json.dumps({"steps": [{"do": "done"}]})
+        await sql.execute(
+            "select acklast.enqueue($1, 'k-' || n, $2::jsonb, type => $3) from generate_series(1, 40) as n",
+            LANE,
+            steps,
+            TYPE,
+        )
+        with place.daemon(fault=Fault(RELAY_POINT)) as daemon:
+            await daemon.dies_at_fault()
+        assert len(await waiting(sql)) == 40
+        with place.daemon("two") as daemon:
+            await eventually(_async_empty(sql), 30, "the outbox is empty")
+            await eventually(place.is_drained, what="every copy is settled")
+            assert await daemon.drained() == 0
+        effects = [effect.key for effect in place.log.effects()]
+        assert sorted(effects) == sorted(f"k-{n}" for n in range(1, 41))
+        rows = await sql.fetch("select state, claims from acklast.jobs")
+        assert {tuple(row) for row in rows} == {("done", 1)}
 
 
 def _async_empty(sql: Sql) -> Callable[[], Any]:

@@ -14,10 +14,10 @@ from acklast.ledger.columns import ACKED, ASKED, DONE, FOLLOW, KEPT, SETTLED, TO
 from acklast.ledger.connect import Busy, Link, Rows
 from acklast.ledger.evidence import REASON_LIMIT, clean, storable_json, trace_id
 from acklast.ledger.notes import ranges
+from acklast.ledger.promises import job_fields
 from acklast.ledger.refusals import session_lost
 from acklast.ledger.statement import REAP, statement
 from acklast.ledger.stopping import STOP
-from acklast_topology.job import Job
 
 SETTINGS: Final = {
     # The plan must not depend on how large the tables were when it was made: every row is found by its
@@ -139,22 +139,6 @@ def _follow_rows(item: Item) -> Iterator[tuple[Any, ...]]:
     assert item.record is not None
     for number, job in enumerate(item.record.follow_ups):
         yield (item.ticket, number, storable_json(job_fields(job)), job.payload)
-
-
-def job_fields(job: Job) -> dict[str, Any]:
-    """A job's columns in the outbox but for its payload, ready for JSON."""
-    return {
-        "lane": job.lane,
-        "routing_suffix": job.routing_suffix,
-        "key": job.key,
-        "type": job.type,
-        "content_type": job.content_type,
-        "run": job.run,
-        "priority": job.priority,
-        "deadline": job.deadline.isoformat() if job.deadline else None,
-        "not_before": job.not_before.isoformat() if job.not_before else None,
-        "headers": job.headers,
-    }
 
 
 def _tell_row(item: Item) -> tuple[Any, ...]:

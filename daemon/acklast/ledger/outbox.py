@@ -15,6 +15,7 @@ from acklast.fingerprint import fingerprint
 from acklast.ledger.connect import CLOSE_S, Address, Connection, unavailable_as_error
 from acklast.ledger.evidence import clean, storable_json
 from acklast.ledger.pool import Handle
+from acklast.ledger.promises import COLUMNS, INTO, RECORD, VALUES, job_fields, values_of
 from acklast_topology.job import Job
 from acklast_topology.value import value
 
@@ -181,53 +182,24 @@ def _promised(row: asyncpg.Record) -> Promised:
     )
 
 
-_PROMISE: Final = """
-insert into acklast.outbox (lane, routing_suffix, key, type, content_type, run, priority, deadline,
-                            not_before, headers, payload)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10::jsonb, $11)
-"""
-
-
-_NAMES: Final = (
-    "lane",
-    "routing_suffix",
-    "key",
-    "type",
-    "content_type",
-    "run",
-    "priority",
-    "deadline",
-    "not_before",
-    "headers",
-    "payload",
-)
+_PROMISE: Final = f"""
+insert into {INTO}
+select {VALUES} from unnest($1::text[], $2::bytea[]) with ordinality as p (job, payload, number)
+     cross join lateral {RECORD}
+order by p.number
+"""  # noqa: S608 - names of the module of promises alone
 
 
 async def promise_jobs(connection: Handle, jobs: Sequence[Job]) -> None:
-    """Put jobs into the outbox, in the transaction that the connection is in."""
+    """Put jobs into the outbox in their order, in the transaction that the connection is in."""
     if jobs:
-        await connection.executemany(_PROMISE, [_columns(job) for job in jobs])
+        fields = [storable_json(job_fields(job)) for job in jobs]
+        await connection.execute(_PROMISE, fields, [job.payload for job in jobs])
 
 
 async def promise_many(connection: Handle, jobs: Sequence[Job]) -> None:
     """The same for thousands at once, by COPY."""
     if jobs:
         await connection.copy_records_to_table(
-            "outbox", schema_name="acklast", columns=_NAMES, records=map(_columns, jobs)
+            "outbox", schema_name="acklast", columns=COLUMNS, records=map(values_of, jobs)
         )
-
-
-def _columns(job: Job) -> tuple[Any, ...]:
-    return (
-        job.lane,
-        job.routing_suffix,
-        job.key,
-        job.type,
-        job.content_type,
-        job.run,
-        job.priority,
-        job.deadline,
-        job.not_before,
-        storable_json(job.headers),
-        job.payload,
-    )

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Final
 
 from acklast.ledger.columns import ACKED, ASKED, DONE, FOLLOW, KEPT, SETTLED, TOLD
+from acklast.ledger.promises import INTO, RECORD, VALUES
 
 # Why the parts are shaped like this:
 #
@@ -180,14 +181,9 @@ freed as (
 # Follow-up jobs are promised in the commit of the completion that asks for them.
 _FOLLOWED: Final = """,
 followed as (
-    insert into acklast.outbox (lane, routing_suffix, key, type, content_type, run, priority, deadline,
-                                not_before, headers, payload)
-    select f.lane, f.routing_suffix, f.key, f.type, f.content_type, f.run, f.priority, f.deadline,
-           f.not_before, f.headers, p.payload
-    from {follow} join {ended} e on e.ticket = p.ticket and {ends}
-         cross join lateral jsonb_to_record(p.job::jsonb) as f (
-             lane text, routing_suffix text, key text, type text, content_type text, run text,
-             priority smallint, deadline timestamptz, not_before timestamptz, headers jsonb)
+    insert into {into}
+    select {values}
+    from {follow} join {ended} e on e.ticket = p.ticket and {ends} cross join lateral {record}
     order by p.ticket desc, p.number
 )"""
 
@@ -347,7 +343,8 @@ def statement(
             answers += _TELL_ANSWERS.format(owned="finished"), _GONE.format(told=told)
         first += len(DONE.columns)
         if follow:
-            parts.append(_FOLLOWED.format(follow=FOLLOW.unnest(first), ended=ended, ends=ends))
+            promised = {"into": INTO, "values": VALUES, "record": RECORD}
+            parts.append(_FOLLOWED.format(follow=FOLLOW.unnest(first), ended=ended, ends=ends, **promised))
             first += len(FOLLOW.columns)
     if tells:
         told = TOLD.unnest(first)
