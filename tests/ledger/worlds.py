@@ -24,7 +24,7 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _EMPTY = """
 truncate acklast.jobs, acklast.attempts, acklast.dead_letters, acklast.runs, acklast.workers, acklast.audit,
     acklast.run_tallies, acklast.settlements, acklast.custody,
-    acklast.outbox, acklast.cancelled_runs
+    acklast.outbox, acklast.cancelled_runs, acklast.dead_counts
 restart identity
 """
 

@@ -20,6 +20,7 @@ from acklast.cli.schedule import Listed, entry_of
 from acklast.cli.schedule_target import moment_of
 from acklast.cli.tally import Item
 from acklast.cli.timeline import Moment
+from acklast.config.dead import Dead
 from acklast.config.fan_out import FanOut
 from acklast.config.http import Http
 from acklast.config.models import Breaker, Budget, Config, Drain, Lane, Log, Relay
@@ -27,6 +28,9 @@ from acklast.config.schedules import Schedule
 from acklast.config.servers import Broker, LedgerServer
 from acklast.ledger.api import JobView, RunView
 from acklast.ledger.controls import Control
+from acklast.ledger.dead import Entry as DeadEntry
+from acklast.ledger.dead import Group, Note, Whole
+from acklast.ledger.dead_changes import Dropped
 from acklast.ledger.operate import Audited
 from acklast.ledger.retention import COUNTS
 from acklast.ledger.schedules import FiringView, Paused
@@ -47,6 +51,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "`[ledger]`": LedgerServer,
     "`[relay]`": Relay,
     "`[drain]`": Drain,
+    "`[dead]`": Dead,
     "`[log]`": Log,
     "`[budgets.<name>]`": Budget,
     "`[budgets.<name>.breaker]`": Breaker,
@@ -61,6 +66,7 @@ TABLES = {
     "ledger",
     "relay",
     "drain",
+    "dead",
     "log",
     "budgets",
     "breaker",
@@ -133,6 +139,7 @@ def test_defaults_are_as_the_tables_say(title: str, default: str) -> None:
         ("`acklast jobs show`", {field.name for view in (JobView, Moment) for field in fields(view)}),
         ("`acklast ledger prune`", {*COUNTS, *(field.name for field in fields(Account))}),
         ("`acklast runs show`", {*account(RunView("r", None, {}, None, 0))}),
+        ("`acklast dead`", names_of(Group, DeadEntry, Whole, Note, Dropped) - {"entry"}),
         ("`acklast lanes`", {*LANE, *names_of(DaemonView, Control), *Standing, *State}),
         ("`acklast lanes pause, resume, set`", {*names_of(Audited)}),
         ("`acklast schedule`", {*names_of(FiringView, Paused), *SCHEDULE}),

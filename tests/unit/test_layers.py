@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 # From left to right; a module imports from its own layer and from those before it.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("acklast_topology",),
-    ("errors", "outcome", "policy", "faults", "fingerprint", "cron", "template"),
+    ("errors", "outcome", "policy", "faults", "fingerprint", "redact", "cron", "template"),
     ("decide",),
     ("http",),
     ("config", "handlers", "telemetry"),

@@ -15,7 +15,7 @@ MEANINGS: Final = {
     Exit.OK: "done; nothing was cut, everything fits",
     Exit.CUT: "run: the drain had to cut work; every job was given back or recorded",
     Exit.INCOMPLETE: "enqueue: some items were not accepted; the output names them."
-    " ledger prune, jobs missing, topology apply: another is at work."
+    " dead drop: some letters stay. ledger prune, jobs missing, topology apply: another is at work."
     " runs cancel: some jobs are locked. runs watch: some jobs are dead, unresolved or cancelled."
     " lanes: not every daemon follows yet. schedule fire: some rows made no job, or it failed",
     Exit.NOT_FOUND: "the ledger knows nothing by that name",

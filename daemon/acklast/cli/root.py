@@ -14,6 +14,7 @@ from acklast import __version__
 from acklast.cli import (
     check,
     daemon,
+    dead,
     enqueue,
     jobs,
     lanes,
@@ -46,6 +47,7 @@ app.add_typer(topology.app, name="topology")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(runs.app, name="runs")
+app.add_typer(dead.app, name="dead")
 app.add_typer(lanes.app, name="lanes")
 app.add_typer(schedule.app, name="schedule")
 

@@ -25,6 +25,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from acklast.config.buckets import WaitBucketsS
+from acklast.config.dead import Dead, RedactPaths
 from acklast.config.fair import FairBy, parse_fair_by
 from acklast.config.fan_out import FanOut, check_fan_outs
 from acklast.config.http import Http
@@ -179,6 +180,7 @@ class Lane(Section):
     keep_dead_s: PositiveS = 90 * DAY_S
     keep_payload_s: PositiveS = Field(default_factory=lambda data: data["keep_dead_s"])
     custody: Custody = Custody.BROKER
+    redact: RedactPaths = ()
     http: Http | None = None
     """The request by which the lane's jobs are done, where no Python does them."""
 
@@ -263,6 +265,7 @@ class Config(Section):
     ledger: LedgerServer
     drain: Drain = Drain()
     relay: Relay = Relay()
+    dead: Dead = Dead()
     log: Log = Log()
     budgets: Mapping[Name, Budget] = Field(default_factory=dict)
     lanes: Annotated[Mapping[Name, Lane], Field(min_length=1)]

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from acklast.config.dead import Dead
 from acklast.config.fan_out import FanOut
 from acklast.config.http import Http
 from acklast.config.models import Breaker, Budget, Config, Drain, Lane, Log
@@ -30,6 +31,7 @@ _SECTIONS: dict[Key, type[BaseModel]] = {
     ("broker",): Broker,
     ("ledger",): LedgerServer,
     ("drain",): Drain,
+    ("dead",): Dead,
     ("log",): Log,
 }
 _ALSO: dict[Key, tuple[str, ...]] = {("broker",): ("url", "url_file"), ("ledger",): ("dsn_file",)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
@@ -18,6 +19,7 @@ import asyncpg
 from acklast import __version__
 from acklast.errors import SchemaError
 from acklast.ledger.connect import Address, Connection, unavailable_as_error
+from acklast.ledger.dead_counts import count_older
 
 _FILE: Final = re.compile(r"(\d{4})_[a-z0-9_]+\.sql\Z")
 _LOCK: Final = int.from_bytes(hashlib.sha256(b"acklast ledger migrate").digest()[:8], signed=True)
@@ -126,6 +128,9 @@ async def _migrate(connection: Connection) -> list[str]:
     for migration in pending(shipped(), await _applied(connection)):
         await _apply(connection, migration)
         names.append(migration.name)
+    async with aclosing(count_older(connection)) as batches:
+        async for _ in batches:
+            pass
     return names
 
 

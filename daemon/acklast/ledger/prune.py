@@ -18,6 +18,7 @@ import asyncpg
 
 from acklast.ledger import expired
 from acklast.ledger.connect import CLOSE_S, Address, Connection, unavailable_as_error
+from acklast.ledger.dead_counts import count_older, sum_up
 from acklast.ledger.retention import COUNTS, AlreadyPruning, Dues, Keep, Keeps, Pruned, Step, sessions_s
 
 STRETCH: Final = 64
@@ -118,6 +119,11 @@ class _Pass:
         async with aclosing(self._sessions()) as batches:
             async for pruned in batches:
                 yield Step(pruned, of, of)
+        if not self._dry_run:
+            async with aclosing(count_older(self._connection)) as batches:
+                async for _ in batches:
+                    yield Step(Pruned(), of, of)
+            await sum_up(self._connection)
 
     async def _stretch(self, table: _Table, node: int, first: int) -> AsyncGenerator[Pruned, None]:
         """Remove what is due in one stretch, and remember when it is due again."""
