@@ -187,7 +187,7 @@ def test_what_a_transaction_yields_is_the_tests_own() -> None:
 
 
 def test_a_quota_is_kept_and_a_pause_is_everybodys(mail: Mail) -> None:
-    lanes, budgets = {LANE: {"budget": "api"}}, {"api": {"quota": "2 per 10 s"}}
+    lanes, budgets = {LANE: {"budget": "api"}}, {"api": {"quota": "4 per 10 s"}}
     with mail.at(lanes=lanes, budgets=budgets, workers=2) as worker:
         for number in range(9):
             worker.publish(LANE, key=str(number))

@@ -109,17 +109,19 @@ class Planned:
     fault: Fault
     lane: str | None
     key: str | None
-    left: int
+    left: int | None
+    """How often it is still to strike; None: every time."""
     skip: int = 0
 
     def fits(self, lane: str, key: str) -> bool:
         """Whether it is meant for this job, now. The first ``skip`` that fit are let go by."""
-        if not self.left or self.lane not in (None, lane) or self.key not in (None, key):
+        if self.left == 0 or self.lane not in (None, lane) or self.key not in (None, key):
             return False
         if self.skip:
             self.skip -= 1
             return False
-        self.left -= 1
+        if self.left is not None:
+            self.left -= 1
         return True
 
     def __str__(self) -> str:

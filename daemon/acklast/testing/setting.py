@@ -27,7 +27,7 @@ class LaneSetting:
 
 @dataclass(frozen=True, slots=True)
 class BudgetSetting:
-    """One downstream's quota, and when it counts as down."""
+    """One daemon's part of a downstream's quota, and when that counts as down."""
 
     quota: Quota
     limits: Limits = NO_LIMITS

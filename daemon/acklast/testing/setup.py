@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from acklast.config import Budget, Config, Lane, load, load_app
+from acklast.config import Budget, Config, Lane, Quota, load, load_app
 from acklast.config.app import http_lane
 from acklast.config.models import Drain
 from acklast.config.section import Section
@@ -41,6 +41,7 @@ def given(
     lanes: Mapping[str, Lane | Settings],
     budgets: Mapping[str, Budget | Settings],
     http: Mapping[str, Responder],
+    workers: int,
     lease_s: float | None,
     drain_s: float | None,
 ) -> Given:
@@ -57,7 +58,7 @@ def given(
     requests: list[Request] = []
     code = watched(code.with_lanes(_http_jobs(found, http, requests)))
     code.prepare({name: lane.concurrency for name, lane in found.items()})
-    return Given(_setting(code, config, found, quotas, lease_s, drain_s), requests)
+    return Given(_setting(code, config, found, quotas, workers, lease_s, drain_s), requests)
 
 
 def _known(config: Config | None) -> Config:
@@ -70,6 +71,7 @@ def _setting(
     config: Config | None,
     lanes: Mapping[str, Lane],
     budgets: Mapping[str, Budget],
+    workers: int,
     lease_s: float | None,
     drain_s: float | None,
 ) -> Setting:
@@ -78,16 +80,21 @@ def _setting(
     return Setting(
         code,
         {name: LaneSetting(one.policy(), one.concurrency, one.budget) for name, one in lanes.items()},
-        {name: _budget(budget) for name, budget in budgets.items()},
+        {name: _budget(budget, workers) for name, budget in budgets.items()},
         lease_s=usual_lease_s if lease_s is None else lease_s,
         drain_s=usual_drain_s if drain_s is None else drain_s,
         buckets_s=config.wait_buckets_s if config else BUCKETS_S,
     )
 
 
-def _budget(budget: Budget) -> BudgetSetting:
-    limits = Limits(budget.arrival_bound_s, budget.concurrency, budget.burst)
-    return BudgetSetting(budget.ours(), limits, budget.breaker.rules())
+def _budget(budget: Budget, workers: int) -> BudgetSetting:
+    """One daemon's part of a budget: what the exchange of permits comes to where all have as much to do."""
+    quota = budget.ours()
+    limits = Limits(
+        budget.arrival_bound_s, budget.concurrency and max(1, budget.concurrency // workers), budget.burst
+    )
+    part = Quota(max(1, quota.count // workers), quota.period_s)
+    return BudgetSetting(part, limits, budget.breaker.rules())
 
 
 def _changed(kind: type[S], known: S | None, change: S | Settings | None) -> S:

@@ -83,12 +83,13 @@ class TestWorker:
 
         ``lanes`` and ``budgets`` have settings as in ``acklast.toml``; those that a configuration has are
         changed by them. ``http`` answers for the downstream of each HTTP lane. ``transaction`` makes what
-        ``ctx.transaction()`` yields. ``workers`` daemons begin. ``seed``: of the jitter.
+        ``ctx.transaction()`` yields. ``workers`` daemons begin, and share a quota evenly. ``seed``: of the
+        jitter. ``lease_s`` and ``drain_s`` are the configuration's, or 60 and 30.
 
         Raises:
             ConfigError, InvalidConfig: app and settings cannot be used, or do not fit.
         """
-        self._given = given(app, lanes or {}, budgets or {}, http or {}, lease_s, drain_s)
+        self._given = given(app, lanes or {}, budgets or {}, http or {}, workers, lease_s, drain_s)
         self._loop = VirtualLoop()
         self._closed = False
         self._keys = count(1)
@@ -129,12 +130,12 @@ class TestWorker:
         return self.job(lane, key)
 
     def fault(
-        self, lane: str | None, fault: Fault, *, key: str | None = None, times: int = 1, skip: int = 0
+        self, lane: str | None, fault: Fault, *, key: str | None = None, times: int | None = 1, skip: int = 0
     ) -> None:
         """Plan a fault for the next ``times`` jobs of a lane (or of any) that come to its point.
 
-        ``fault`` is one of this package's, or an exception that the handler seems to raise:
-        ``RateLimited(30)``. ``skip``: so many come through first.
+        None stands for any lane, any key, and every time. ``skip``: so many come through first. ``fault`` is
+        one of this package's, or an exception that the handler seems to raise: ``RateLimited(30)``.
         """
         self._script.plan(Planned(fault, lane, key, times, skip))
 
