@@ -36,7 +36,7 @@ def show(text: str = "") -> None:
 def failing(
     error: Exception, jobs: int | None = None, times: int | None = None, **lane: Any
 ) -> list[TestJob]:
-    """``JOBS`` jobs, or so many, whose first ``times`` attempts (None: all) fail like this, in a lane with these settings."""
+    """So many jobs (or ``JOBS``) in a lane set like this, whose first ``times`` attempts (or all) fail."""
     jobs = jobs or JOBS
     with TestWorker(app, lanes={"calls": {"concurrency": jobs, **lane}}, seed=7) as worker:
         made = [worker.publish("calls", key=f"job-{number:02d}") for number in range(jobs)]

@@ -96,6 +96,7 @@ class TestJob:
 
     def assert_state(self, state: str, *, attempts: int | None = None, reason: str | None = None) -> None:
         """Fail, with the timeline, unless it stands like this."""
+        __tracebackhide__ = True
         found = (self.state, self.attempts, self.reason)
         wanted = (State(state), found[1] if attempts is None else attempts, reason or found[2])
         if found != wanted:
@@ -106,6 +107,7 @@ class TestJob:
 
         Others may lie in between.
         """
+        __tracebackhide__ = True
         left = iter(event.name for event in self.events)
         for at, name in enumerate(names):
             if name not in left:
@@ -114,10 +116,12 @@ class TestJob:
 
     def assert_one_effect(self) -> None:
         """Fail, with the timeline, unless exactly one effect was noted for it."""
+        __tracebackhide__ = True
         if len(self.effects) != 1:
             self._fail(f"had {len(self.effects)} effects, and not 1: {', '.join(self.effects) or 'none'}")
 
     def _fail(self, what: str) -> None:
+        __tracebackhide__ = True
         raise AssertionError(f"{self._name} {what}\n{self.story()}")
 
 

@@ -25,6 +25,7 @@ from acklast.handlers.app import App
 from acklast.http.request import Request
 from acklast.testing.job import TestJob
 from acklast.testing.play import Play
+from acklast.testing.process import HERE
 from acklast.testing.script import Fault, Planned, Script
 from acklast.testing.setup import Settings, given
 from acklast.testing.story import Event, told
@@ -141,8 +142,9 @@ class TestWorker:
 
     def effect(self, key: str, what: str = "effect", *, lane: str | None = None) -> None:
         """Note an effect of a job: for the fake of a downstream, where the real one would have it."""
-        lane = lane or self._lane_of(key)
-        self._play.story.add("effect", f"effect: {what}", place=(lane, key), what=what)
+        here = HERE.get(None)
+        place = (lane or self._lane_of(key), key)
+        self._play.story.add("effect", f"effect: {what}", here.process.name if here else "", place, what=what)
 
     def _lane_of(self, key: str) -> str:
         lanes = {event.lane for event in self._play.story.events if event.key == key}
@@ -170,6 +172,7 @@ class TestWorker:
         """
         self._run(self._until(self._idle, within.total_seconds()))
         left = self._script.unspent()
+        __tracebackhide__ = True
         assert not left, f"never struck: {'; '.join(map(str, left))}\n{self.story()}"
 
     def advance(self, seconds: float) -> None:
@@ -231,6 +234,7 @@ class TestWorker:
 
     def assert_states(self, **counts: int) -> None:
         """Fail, with the story, unless so many jobs stand in these states and none in another."""
+        __tracebackhide__ = True
         found = Counter(str(job.state) for job in self.jobs)
         assert found == counts, f"{dict(found)}, and not {counts}\n{self.story()}"
 
