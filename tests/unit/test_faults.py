@@ -64,3 +64,12 @@ def test_a_point_costs_one_test_of_a_constant_where_it_is_off() -> None:
         for number, line in enumerate(lines):
             if re.match(r"\s+faults\.point\(", line):
                 assert lines[number - 1].strip() == "if faults.ARMED:", f"{source.name}:{number + 1}"
+
+
+def test_a_test_may_put_something_else_in_the_place_of_the_death() -> None:
+    reached: list[str] = []
+    with faults.armed(reached.append):
+        assert faults.ARMED is True
+        faults.point("claimed")
+    assert reached == ["claimed"]
+    assert faults.ARMED is False
