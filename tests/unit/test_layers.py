@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("acklast_topology",),
     ("errors", "outcome", "policy", "faults", "fingerprint", "redact", "cron", "template"),
-    ("decide",),
+    ("decide", "forecast"),
     ("http",),
     ("config", "handlers", "telemetry"),
     (

@@ -14,8 +14,11 @@ import typer
 
 from acklast import faults
 from acklast.cli.bar import bar
+from acklast.cli.dry_run import dry_run as look_at
+from acklast.cli.dry_run import lines
 from acklast.cli.enqueue_options import (
     Deadline,
+    DryRun,
     FileName,
     Format,
     HowOnError,
@@ -35,6 +38,7 @@ from acklast.cli.enqueue_options import (
 from acklast.cli.given import Input, input_of, opened
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.order import Order
+from acklast.cli.pace import concerned
 from acklast.cli.refused_rows import Put, refused_rows
 from acklast.cli.servers import ledger_of, require_lane
 from acklast.cli.tally import Tally
@@ -60,6 +64,7 @@ class Plan:
     given: Input
     about: RunAbout
     stop: bool
+    dry: bool
 
 
 def enqueue(
@@ -79,6 +84,7 @@ def enqueue(
     run_deadline: RunDeadline = None,
     owner: Owner = None,
     label: Labels = None,
+    dry_run: DryRun = False,
     config: ConfigPath = CONFIG,
     as_json: Json = False,
 ) -> Exit:
@@ -90,12 +96,14 @@ def enqueue(
     about = about_of(moment_of(run_deadline, "--run-deadline"), owner, label or [])
     given = input_of(file, format_, sql, dsn, dsn_file)
     _require_report(on_error, report)
-    settings = select(configured(config), [lane])
-    tally = Tally(run, lane, as_json)
+    loaded = configured(config)
+    # A dry run looks at the lanes that share the budget as well.
+    settings = select(loaded, concerned(loaded, lane) if dry_run and lane in loaded.lanes else [lane])
+    tally = Tally(run, lane, as_json, dry=dry_run)
     ended = False
     try:
         with refused_rows(report) as put:
-            plan = Plan(order, given, about, on_error is OnError.STOP)
+            plan = Plan(order, given, about, on_error is OnError.STOP, dry_run)
             ended = asyncio.run(_enqueue(settings, plan, tally, put))
     finally:
         # Whatever ended it early: what was done is told, and can be repeated.
@@ -147,10 +155,21 @@ def _require_report(on_error: OnError, report: Path | None) -> None:
 
 async def _enqueue(config: Config, plan: Plan, tally: Tally, put: Put) -> bool:
     """Feed the input; whether all of it was read."""
+    if plan.dry:
+        return await _look(config, plan, tally, put)
     await require_lane(config, plan.order.lane)
     with opened(plan.given, plan.order) as jobs:
         await _feed(config, plan, jobs, tally, put)
     return not plan.stop or tally.complete
+
+
+async def _look(config: Config, plan: Plan, tally: Tally, put: Put) -> bool:
+    """Tell what feeding would come to; whether all of it was read."""
+    deadline = plan.about.deadline or plan.order.deadline
+    with opened(plan.given, plan.order) as jobs:
+        found = await look_at(config, plan.order, deadline, jobs, plan.given.size, tally, put)
+    tally.more, tally.below = found.document, tuple(lines(found))
+    return True
 
 
 async def _feed(

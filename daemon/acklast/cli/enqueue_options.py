@@ -60,3 +60,7 @@ Owner: TypeAlias = Annotated[str | None, typer.Option(help="Whose run it is.")]
 Labels: TypeAlias = Annotated[
     list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="Of the run; may be repeated.")
 ]
+DryRun: TypeAlias = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Promise and publish nothing: tell what would happen, and until when."),
+]

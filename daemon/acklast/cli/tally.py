@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,10 @@ class Tally:
     as_json: bool = False
     say: Callable[[str], None] = _say
     counts: Counter[Fate] = field(default_factory=Counter)
+    dry: bool = False
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """What else the summary has, and its lines for people."""
+    below: tuple[str, ...] = ()
 
     def add(self, told_of: Enqueued) -> None:
         self.counts[told_of.fate] += 1
@@ -75,6 +79,7 @@ class Tally:
             "rows": self.rows,
             "counts": counts,
             "complete": ended and self.complete,
+            **self.more,
         }
 
     def tell(self, *, ended: bool) -> None:
@@ -82,10 +87,15 @@ class Tally:
         if self.as_json:
             say_json(self.summary(ended=ended))
             return
+        if self.dry:
+            _say("dry run: nothing was promised or published")
         _say(f"run {self.run}, lane {self.lane}: {self.rows} rows{'' if ended else ', not the whole file'}")
         for fate in Fate:
             if self.counts[fate] or fate is Fate.ACCEPTED:
-                _say(f"  {fate:<10} {self.counts[fate]:>9}  {MEANINGS[fate]}")
+                meaning = DRY_MEANINGS.get(fate, MEANINGS[fate]) if self.dry else MEANINGS[fate]
+                _say(f"  {fate:<10} {self.counts[fate]:>9}  {meaning}")
+        for line in self.below:
+            _say(line)
 
 
 MEANINGS = {
@@ -97,6 +107,12 @@ MEANINGS = {
     Fate.RETURNED: "the broker has no queue for it; run 'acklast topology apply'",
     Fate.REFUSED: "the broker did not take it; see its queue's length, then repeat the command",
     Fate.UNKNOWN: "no answer; repeat the command, which is safe",
+}
+
+
+DRY_MEANINGS = {
+    Fate.ACCEPTED: "new: would be promised and published",
+    Fate.AGAIN: "promised already, not started yet; would be published again",
 }
 
 

@@ -40,12 +40,13 @@ def answers(
             said.append(Manifested.DUPLICATE if same else Manifested.CONFLICT)
             continue
         first[place] = row.fingerprint
-        said.append(Manifested.NEW if place in new else _of_known(row, known[place]))
+        said.append(Manifested.NEW if place in new else answer_to(row.fingerprint, known[place]))
     return said
 
 
-def _of_known(row: ManifestRow, job: Known) -> Manifested:
-    if job.fingerprint is not None and job.fingerprint != row.fingerprint:
+def answer_to(fingerprint: bytes, job: Known) -> Manifested:
+    """What to say of a promise whose key the ledger had before."""
+    if job.fingerprint is not None and job.fingerprint != fingerprint:
         return Manifested.CONFLICT
     started = job.state is not State.QUEUED or job.fence > 0
     return Manifested.DUPLICATE if started else Manifested.OPEN

@@ -1,0 +1,214 @@
+"""When runs would be finished, and what one more does to the others. Pure: what is known comes in as values.
+
+Jobs are taken for a flow. A budget's rate is shared by the lanes that wait for it, by their weights; in a
+lane jobs go in the order in which they came, or run by run in turns. Nothing is foreseen that is not known
+now: no failures, no hints of a downstream, no daemon that comes or goes. So a finish is the earliest that is
+likely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+_NONE_LEFT: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is to be done of one run in one lane; ``run`` is None for jobs of no run, or of one not known."""
+
+    lane: str
+    run: str | None
+    jobs: int
+    deadline: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LanePace:
+    """How fast a lane may go. ``most_per_s`` bounds it besides its budget; None where nothing known does.
+
+    ``opens_s`` is when it starts anything, in seconds from now; None where nobody can tell.
+    ``in_turns``: its runs take turns, and do not wait for one another.
+    """
+
+    budget: str | None
+    weight: float = 1.0
+    most_per_s: float | None = None
+    opens_s: float | None = 0.0
+    in_turns: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What the new run does to another one that has a deadline. Times are None where they cannot be known."""
+
+    run: str
+    jobs: int
+    deadline: datetime
+    without: datetime | None
+    with_: datetime | None
+
+    @property
+    def met_without(self) -> bool | None:
+        return None if self.without is None else self.without <= self.deadline
+
+    @property
+    def met_with(self) -> bool | None:
+        return None if self.with_ is None else self.with_ <= self.deadline
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """``finish`` of the new run: None where it cannot be known; ``before``: others' open jobs in its lane."""
+
+    finish: datetime | None
+    deadline: datetime | None
+    jobs: int
+    before: int
+    effects: tuple[Effect, ...]
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the deadline is met; None without one, or where the finish cannot be known."""
+        return None if self.finish is None or self.deadline is None else self.finish <= self.deadline
+
+
+def forecast(
+    now: datetime,
+    loads: Sequence[Load],
+    new: Load,
+    lanes: Mapping[str, LanePace],
+    budgets: Mapping[str, float],
+) -> Forecast:
+    """``loads`` are what is open, in each lane the first to come first; ``budgets`` are starts a second.
+
+    Jobs of the new run that are open already count with it.
+    """
+    before = _finishes(loads, lanes, budgets)
+    after = _finishes([*loads, new], lanes, budgets)
+    jobs: dict[str, int] = {}
+    deadlines: dict[str, datetime] = {}
+    for load in loads:
+        if load.run is not None and load.run != new.run and load.deadline is not None:
+            jobs[load.run] = jobs.get(load.run, 0) + load.jobs
+            deadlines[load.run] = max(load.deadline, deadlines.get(load.run, load.deadline))
+    effects = (
+        Effect(run, count, deadlines[run], _at(now, before[run]), _at(now, after[run]))
+        for run, count in jobs.items()
+    )
+    return Forecast(
+        finish=_at(now, after.get(new.run, 0.0)),
+        deadline=new.deadline,
+        jobs=new.jobs + sum(load.jobs for load in loads if load.run == new.run),
+        before=sum(load.jobs for load in loads if load.lane == new.lane and load.run != new.run),
+        effects=tuple(sorted(effects, key=lambda effect: (effect.deadline, effect.run))),
+    )
+
+
+def _at(now: datetime, seconds: float | None) -> datetime | None:
+    try:
+        return None if seconds is None else now + timedelta(seconds=seconds)
+    except OverflowError:  # so slow that no calendar holds it
+        return None
+
+
+# --- the flow ---------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Rest:
+    load: Load
+    jobs: float
+
+
+def _finishes(
+    loads: Sequence[Load], lanes: Mapping[str, LanePace], budgets: Mapping[str, float]
+) -> dict[str | None, float | None]:
+    """Seconds until each run is finished, all its lanes together; None where nobody can tell."""
+    rests = [_Rest(load, load.jobs) for load in loads if load.jobs > 0]
+    ended: dict[str | None, float | None] = {load.run: 0.0 for load in loads}
+    now_s = 0.0
+    while rests:
+        rates = _rates(rests, lanes, budgets, now_s)
+        step = _next_s(rests, rates, lanes, now_s)
+        if step is None:
+            return ended | {rest.load.run: None for rest in rests}
+        now_s += step
+        for rest, rate in zip(rests, rates, strict=True):
+            rest.jobs -= rate * step
+            if rest.jobs <= _NONE_LEFT:
+                ended[rest.load.run] = now_s
+        rests = [rest for rest in rests if rest.jobs > _NONE_LEFT]
+    return ended
+
+
+def _next_s(
+    rests: Sequence[_Rest], rates: Sequence[float], lanes: Mapping[str, LanePace], now_s: float
+) -> float | None:
+    """Seconds until a load is done or a lane opens; None where nothing more happens."""
+    ends = [rest.jobs / rate for rest, rate in zip(rests, rates, strict=True) if rate > 0]
+    opens = {lane.opens_s for name in {rest.load.lane for rest in rests} if (lane := lanes.get(name))}
+    ends += [at - now_s for at in opens if at is not None and at > now_s]
+    return min(ends, default=None)
+
+
+def _rates(
+    rests: Sequence[_Rest], lanes: Mapping[str, LanePace], budgets: Mapping[str, float], now_s: float
+) -> list[float]:
+    """What each load goes at now, in jobs a second."""
+    at_work = {
+        name: lane
+        for name in dict.fromkeys(rest.load.lane for rest in rests)
+        if (lane := lanes.get(name)) and lane.opens_s is not None and lane.opens_s <= now_s
+    }
+    paces = {name: lane.most_per_s or 0.0 for name, lane in at_work.items() if lane.budget is None}
+    for budget in {lane.budget for lane in at_work.values() if lane.budget is not None}:
+        mine = {name: lane for name, lane in at_work.items() if lane.budget == budget}
+        paces |= shared(budgets.get(budget, 0.0), mine)
+    waiting: dict[str, int] = {}
+    for rest in rests:
+        waiting[rest.load.lane] = waiting.get(rest.load.lane, 0) + 1
+    rates, begun = [], set[str]()
+    for rest in rests:
+        name = rest.load.lane
+        if name in at_work and at_work[name].in_turns:
+            rates.append(paces[name] / waiting[name])
+        else:
+            rates.append(0.0 if name in begun else paces.get(name, 0.0))
+            begun.add(name)
+    return rates
+
+
+def shared(per_s: float, lanes: Mapping[str, LanePace]) -> dict[str, float]:
+    """A budget's rate by the lanes' weights; what a lane cannot use goes to the others."""
+    found: dict[str, float] = {}
+    rest = dict(lanes)
+    while rest:
+        weights = sum(lane.weight for lane in rest.values())
+        bound = {
+            name: lane.most_per_s
+            for name, lane in rest.items()
+            if lane.most_per_s is not None and lane.most_per_s < per_s * lane.weight / weights
+        }
+        if not bound:
+            return found | {name: per_s * lane.weight / weights for name, lane in rest.items()}
+        found |= bound
+        per_s -= sum(bound.values())
+        rest = {name: lane for name, lane in rest.items() if name not in bound}
+    return found
+
+
+def joined(loads: Iterable[Load], others: Mapping[str, int]) -> list[Load]:
+    """The loads, with what the broker holds beyond them: jobs that the ledger does not know yet.
+
+    They came after what is known, or before it; for a new run that is the same.
+    """
+    known: dict[str, int] = {}
+    kept = list(loads)
+    for load in kept:
+        known[load.lane] = known.get(load.lane, 0) + load.jobs
+    more = {lane: count - known.get(lane, 0) for lane, count in others.items()}
+    return [*kept, *(Load(lane, None, count) for lane, count in more.items() if count > 0)]
