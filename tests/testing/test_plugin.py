@@ -92,6 +92,11 @@ def test_the_plugin_brings_nothing_of_the_daemon_before_it_is_asked() -> None:
     assert ran.stdout.split() == []
 
 
+def test_the_worker_needs_no_pytest() -> None:
+    code = "import sys; sys.modules['pytest'] = None; from acklast.testing import TestWorker, replies"
+    subprocess.run([sys.executable, "-c", code], timeout=60, check=True)
+
+
 def test_what_is_offered_is_there() -> None:
     import acklast.testing
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from pydantic import BaseModel
 
-from acklast import App, Context, Interrupted, Permanent, RateLimited, Transient, Unknown
+from acklast import App, Context, Interrupted, Permanent, RateLimited, Transient, Unknown, faults
 from acklast.errors import ConfigError
 from acklast.testing import (
     EPOCH,
@@ -30,6 +32,7 @@ from acklast.testing import (
     TestWorker,
     Wait,
 )
+from acklast.testing.script import Point
 from acklast_topology import Job
 
 LANE = "mail"
@@ -543,3 +546,52 @@ def test_the_application_can_be_tested_again_after_its_end() -> None:
             worker.publish("a")
             worker.run_until_idle()
     assert ended == [1, 1]
+
+
+def test_a_fault_may_strike_at_every_point_that_the_daemon_has() -> None:
+    assert get_args(Point) == faults.POINTS
+
+
+TOML = """
+app = "fanned:app"
+[broker]
+url = "amqp://127.0.0.1"
+[ledger]
+dsn = "postgresql://127.0.0.1/acklast"
+lease_s = 12
+[drain]
+deadline_s = 7
+[lanes.one]
+[lanes.two]
+[fan_out.both]
+lanes = ["one", "two"]
+"""
+FANNED = """
+from acklast import App
+
+app = App()
+
+@app.job("one.v1", lane="one")
+async def one(payload): ...
+
+@app.job("two.v1", lane="two")
+async def two(payload): ...
+"""
+
+
+def test_a_configuration_brings_its_fan_outs_and_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "acklast.toml").write_text(TOML)
+    (tmp_path / "fanned.py").write_text(FANNED)
+    with TestWorker(tmp_path / "acklast.toml") as worker:
+        worker.fault("two", Crash(heir=Heir.OTHER))
+        job = worker.publish("both", key="k")
+        with pytest.raises(AssertionError, match="no lane 'three': one, two, both"):
+            worker.publish("three")
+        worker.run_until_idle()
+        assert (job.lane, job.state) == ("one", "done")
+        other = worker.job("two", "k")
+        assert (other.state, other.attempts, len(other.starts)) == ("done", 2, 2)
+        assert 12 <= other.starts[1].at_s < 24

@@ -62,12 +62,15 @@ class Play(Stage):
     def post(self, job: Job, *, copies: int = 1) -> None:
         """Publish a job, as any publisher does."""
         for _ in range(copies):
-            self.story.add("published", "published", place=(job.lane, job.key))
-            self._publish(job)
+            self._publish(job, "published", "published")
 
-    def _publish(self, job: Job) -> None:
+    def _publish(self, job: Job, name: str, text: str) -> None:
+        """To its lane, or to each lane of its fan-out; to none where it is not of this application."""
         raw = replace(job.raw(), timestamp=self.now().replace(microsecond=0))
-        self.broker.publish(work_key(job.lane), raw)
+        for lane in self.setting.fan_out.get(job.lane, (job.lane,)):
+            self.story.add(name, text, place=(lane, job.key))
+            if lane in self.setting.lanes:
+                self.broker.publish(work_key(lane), raw)
 
     def later(self, seconds: float, act: Callable[[], Any]) -> None:
         """Do something when so much time has passed; until then the play is not over."""
@@ -208,9 +211,7 @@ class Play(Stage):
         promised = self.ledger.outbox[self._relayed :]
         self._relayed = len(self.ledger.outbox)
         for job in promised:
-            self.story.add("promised", "promised by another job", place=(job.lane, job.key))
-            if job.lane in self.setting.lanes:
-                self._publish(job)
+            self._publish(job, "promised", "promised by another job")
 
 
 def key_of(raw: RawMessage) -> str:

@@ -41,6 +41,7 @@ class Setting:
     app: App
     lanes: Mapping[str, LaneSetting]
     budgets: Mapping[str, BudgetSetting] = field(default_factory=dict)
+    fan_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     lease_s: float = LEASE_S
     drain_s: float = 30.0
     buckets_s: tuple[int, ...] = BUCKETS_S

@@ -81,6 +81,7 @@ def _setting(
         code,
         {name: LaneSetting(one.policy(), one.concurrency, one.budget) for name, one in lanes.items()},
         {name: _budget(budget, workers) for name, budget in budgets.items()},
+        config.fan_outs if config else {},
         lease_s=usual_lease_s if lease_s is None else lease_s,
         drain_s=usual_drain_s if drain_s is None else drain_s,
         buckets_s=config.wait_buckets_s if config else BUCKETS_S,

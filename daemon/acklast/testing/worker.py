@@ -99,8 +99,8 @@ class TestWorker:
         self._play = self._run(self._begin(workers, seed, now, transaction))
 
     async def _begin(self, workers: int, seed: int, now: datetime, transaction: Callable[[], Any]) -> Play:
-        self.random = Random(seed)  # noqa: S311 - spreads retries, guards nothing
-        play = Play(self._given.setting, now, self.random, transaction, script=self._script)
+        chance = Random(seed)  # noqa: S311 - spreads retries, guards nothing
+        play = Play(self._given.setting, now, chance, transaction, script=self._script)
         for _ in range(workers):
             play.begin()
         return play
@@ -118,17 +118,22 @@ class TestWorker:
     ) -> TestJob:
         """Publish a job; it is delivered when the worker runs. ``bytes`` go as they are, all else as JSON.
 
+        ``lane`` may be a fan-out of the configuration: each of its lanes has a job then, and the first one's
+        is given.
+
         ``more``: ``type``, ``run``, ``deadline``, ``not_before``, ``headers`` ... as for ``Job``.
 
         Raises:
             ValueError: it breaks the contract.
             AssertionError: there is no such lane.
         """
-        assert lane in self._given.setting.lanes, f"no lane {lane!r}: {', '.join(self._given.setting.lanes)}"
+        setting = self._given.setting
+        [first, *_] = setting.fan_out.get(lane, (lane,))
+        assert first in setting.lanes, f"no lane {lane!r}: {', '.join([*setting.lanes, *setting.fan_out])}"
         key = key or f"job-{next(self._keys)}"
         make = Job if isinstance(payload, bytes) else Job.json
         self._posts.append((make(lane, key, payload, **more), copies))
-        return self.job(lane, key)
+        return self.job(first, key)
 
     def fault(
         self, lane: str | None, fault: Fault, *, key: str | None = None, times: int | None = 1, skip: int = 0
