@@ -467,6 +467,16 @@ def test_a_setting_for_nothing_is_refused(mail: Mail, options: dict[str, Any], w
         TestWorker(mail.app, **options)
 
 
+def test_a_lane_that_reconciles_needs_handlers_that_can() -> None:
+    app = App()
+
+    @app.job("blind.v1", lane="blind")
+    async def handler(payload: Any) -> None: ...
+
+    with pytest.raises(ConfigError, match=r"'blind\.v1' of lane 'blind' has no reconcile"):
+        TestWorker(app, lanes={"blind": {"on_unknown": "reconcile"}})
+
+
 def test_assertions_show_the_timeline(mail: Mail) -> None:
     with mail.at() as worker:
         worker.fault(LANE, Transient("not_now"))

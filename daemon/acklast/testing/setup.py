@@ -15,6 +15,7 @@ from acklast.errors import ConfigError
 from acklast.handlers.app import App, JobType
 from acklast.http.request import Request
 from acklast.pacing.budgets import Limits
+from acklast.policy import OnUnknown
 from acklast.testing.apps import watched
 from acklast.testing.setting import LEASE_S, BudgetSetting, LaneSetting, Setting
 from acklast_topology.ladder import BUCKETS_S
@@ -55,6 +56,7 @@ def given(
     quotas = dict(config.budgets) if config else {}
     quotas |= {name: _changed(Budget, quotas.get(name), given) for name, given in budgets.items()}
     _refuse("budget", [lane.budget for lane in found.values() if lane.budget], quotas)
+    _refuse_blind(code, found)
     requests: list[Request] = []
     code = watched(code.with_lanes(_http_jobs(found, http, requests)))
     code.prepare({name: lane.concurrency for name, lane in found.items()})
@@ -112,6 +114,16 @@ def _refuse(what: str, named: Iterable[str], known: Collection[str]) -> None:
     for name in named:
         if name not in known:
             raise ConfigError(f"no {what} {name!r} here", f"There is: {', '.join(known) or 'none'}")
+
+
+def _refuse_blind(code: App, lanes: Mapping[str, Lane]) -> None:
+    """A daemon does not start with a lane that reconciles and a handler that cannot."""
+    for job in code.jobs():
+        if lanes[job.lane].on_unknown is OnUnknown.RECONCILE and job.reconcile is None:
+            raise ConfigError(
+                f"job type {job.name!r} of lane {job.lane!r} has no reconcile, which on_unknown asks for",
+                f"Add @app.reconcile({job.name!r}) or choose another on_unknown",
+            )
 
 
 def _http_jobs(
