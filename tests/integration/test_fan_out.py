@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -12,6 +13,7 @@ import asyncpg
 import pytest
 
 from acklast.config import load
+from acklast.errors import Exit
 from acklast.ledger.api import JobView, State
 from acklast_topology.contract import Reason
 from acklast_topology.declare import apply
@@ -135,3 +137,25 @@ async def test_a_daemon_of_one_lane_has_the_others_copies_kept(new_place: NewPla
         await place.publish(fanned("kept", ["done"], ["done"]))
         with place.daemon():
             await both(place, "kept", State.DONE, State.DONE)
+
+
+async def test_an_enqueue_promises_and_publishes_a_job_in_each_lane(new_place: NewPlace) -> None:
+    async with new_place() as place:
+        rows = [{"id": key, LANE: ["done"], SIDE: ["done"]} for key in "ab"]
+        file = place.directory / "rows.jsonl"
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        enqueue = ("enqueue", FAN_OUT, str(file), "--run", RUN, "--key", "{id}")
+        with place.daemon() as daemon:
+            await daemon.ready()
+            # One lane has one of them already: the other gets its own all the same.
+            await place.publish(Job(LANE, "a", json.dumps(rows[0]).encode(), run=RUN))
+            await place.reaches("a", State.DONE)
+            assert await place.exit_of(*enqueue) == Exit.OK
+            await both(place, "a", State.DONE, State.DONE)
+            await both(place, "b", State.DONE, State.DONE)
+            assert await place.exit_of(*enqueue) == Exit.OK
+            await eventually(place.is_drained)
+            run = await place.run()
+            assert (run.manifest, run.total, run.counts) == (3, 4, {State.DONE: 4})
+        assert calls(place) == ["side/a", "side/b", "work/a", "work/b"]
+        assert await place.exit_of(*enqueue, "--dry-run") == Exit.USAGE

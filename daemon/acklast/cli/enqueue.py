@@ -37,7 +37,7 @@ from acklast.cli.enqueue_options import (
 )
 from acklast.cli.given import Input, input_of, opened
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
-from acklast.cli.order import Order
+from acklast.cli.order import Order, spread
 from acklast.cli.pace import concerned
 from acklast.cli.refused_rows import Put, refused_rows
 from acklast.cli.servers import ledger_of, require_lane
@@ -46,6 +46,7 @@ from acklast.config import Config, Custody, select
 from acklast.errors import BrokerUnavailable, Exit, TopologyError
 from acklast.ledger.about import RunAbout
 from acklast.manifest import LedgerManifest
+from acklast.pacing.controls import Refused
 from acklast.template import KeyTemplate
 from acklast_topology.chunks import Chunking
 from acklast_topology.enqueue import REPEATS
@@ -61,6 +62,8 @@ class Plan:
     """What the command line asks for."""
 
     order: Order
+    lanes: Sequence[str]
+    """The order's lane, or those of the fan-out that it names."""
     given: Input
     about: RunAbout
     stop: bool
@@ -97,18 +100,33 @@ def enqueue(
     given = input_of(file, format_, sql, dsn, dsn_file)
     _require_report(on_error, report)
     loaded = configured(config)
+    lanes = _lanes_of(loaded, lane, dry_run=dry_run)
     # A dry run looks at the lanes that share the budget as well.
-    settings = select(loaded, concerned(loaded, lane) if dry_run and lane in loaded.lanes else [lane])
+    settings = select(loaded, concerned(loaded, lane) if dry_run and lane in loaded.lanes else lanes)
     tally = Tally(run, lane, as_json, dry=dry_run)
     ended = False
     try:
         with refused_rows(report) as put:
-            plan = Plan(order, given, about, on_error is OnError.STOP, dry_run)
+            plan = Plan(order, lanes, given, about, on_error is OnError.STOP, dry_run)
             ended = asyncio.run(_enqueue(settings, plan, tally, put))
     finally:
         # Whatever ended it early: what was done is told, and can be repeated.
         tally.tell(ended=ended)
     return tally.exit
+
+
+def _lanes_of(config: Config, lane: str, *, dry_run: bool) -> Sequence[str]:
+    """The lanes that get a job of each row: the one that is named, or those of the fan-out.
+
+    Raises:
+        Refused: a dry run of several lanes, which it cannot foretell.
+    """
+    lanes = config.fan_outs.get(lane, (lane,))
+    if dry_run and lane in config.fan_outs:
+        raise Refused(
+            f"{lane!r} is a fan-out, and a dry run looks at one lane", f"Name one of {', '.join(lanes)}"
+        )
+    return lanes
 
 
 def template_of(text: str) -> KeyTemplate:
@@ -157,9 +175,10 @@ async def _enqueue(config: Config, plan: Plan, tally: Tally, put: Put) -> bool:
     """Feed the input; whether all of it was read."""
     if plan.dry:
         return await _look(config, plan, tally, put)
-    await require_lane(config, plan.order.lane)
+    for lane in plan.lanes:
+        await require_lane(config, lane)
     with opened(plan.given, plan.order) as jobs:
-        await _feed(config, plan, jobs, tally, put)
+        await _feed(config, plan, spread(jobs, plan.lanes), tally, put)
     return not plan.stop or tally.complete
 
 

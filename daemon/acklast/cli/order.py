@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import assert_never
 
 from acklast.cli.rows import BadRow, Row
 from acklast.cli.rows import Entry as FileEntry
 from acklast.template import BadField, KeyTemplate
-from acklast_topology.items import Entry, NoJob
+from acklast_topology.items import Entry, Given, NoJob
 from acklast_topology.job import Job
 
 
@@ -51,3 +52,29 @@ def entry_of(entry: FileEntry, order: Order) -> Entry | NoJob:
             return Entry(job, source)
         case _:
             assert_never(entry)
+
+
+def spread(
+    given: Iterable[Given] | AsyncIterable[Given], lanes: Sequence[str]
+) -> Iterable[Given] | AsyncIterable[Given]:
+    """Of each job one for each lane, instead of the one that it was made for.
+
+    Each is promised and published by itself: one lane may have it already where another has not.
+    """
+    if isinstance(given, AsyncIterable):
+        return _spread_later(given, lanes)
+    return (each for one in given for each in _in_each(one, lanes))
+
+
+async def _spread_later(given: AsyncIterable[Given], lanes: Sequence[str]) -> AsyncIterator[Given]:
+    async for one in given:
+        for each in _in_each(one, lanes):
+            yield each
+
+
+def _in_each(one: Given, lanes: Sequence[str]) -> Iterator[Given]:
+    match one:
+        case Entry(job, source) if lanes != (job.lane,):
+            yield from (Entry(replace(job, lane=lane), source) for lane in lanes)
+        case _:
+            yield one
