@@ -26,7 +26,7 @@ from dev.workspace import StackError, Workspace
 
 BROKER = "ACKLAST_BROKER_URL"
 LEDGER = "ACKLAST_LEDGER_DSN"
-MANAGEMENT = "ACKLAST_BROKER_MANAGEMENT_URL"
+MANAGEMENT = "ACKLAST__BROKER__MANAGEMENT_URL"
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def broker_server() -> Iterator[BrokerServer]:
     with broker_of(tls=True) as server:
         assert server.management.answers(), (
             f"the broker's management API does not answer at {server.management.base}: each test makes a "
-            "virtual host through it. Enable rabbitmq_management, or set ACKLAST_BROKER_MANAGEMENT_URL"
+            "virtual host through it. Enable rabbitmq_management, or set ACKLAST__BROKER__MANAGEMENT_URL"
         )
         yield server
 
