@@ -26,6 +26,9 @@ from acklast_topology.publish import Job, Publisher, Status, TopologyMissing
 _FIRST_S: Final = 1.0
 _LONGEST_S: Final = 300.0
 _LINGER_S: Final = 30.0
+_RETRIES: Final = 2
+"""Of a publish that nobody knows of. A message that the broker does not take ends the channel for the others,
+which would wait as long as it does, and come again with it."""
 _AGAIN_S: Final = (0.2, 1.0, 2.0, 5.0)
 
 
@@ -152,7 +155,11 @@ def publisher_of(config: Config, brokers: Callable[[], Sequence[str]]) -> Callab
 
     def make() -> Publisher:
         return Publisher.connect(
-            brokers(), names=config.names, in_flight=BATCH, timeout_s=config.broker.publish_timeout_s
+            brokers(),
+            names=config.names,
+            in_flight=BATCH,
+            timeout_s=config.broker.publish_timeout_s,
+            retries=_RETRIES,
         )
 
     return make

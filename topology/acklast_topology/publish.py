@@ -25,6 +25,7 @@ from aiormq.exceptions import AMQPError, ChannelNotFoundEntity
 
 from acklast_topology.calls import bounded, only_real_cancellation
 from acklast_topology.chunks import Chunking
+from acklast_topology.culprit import Largest
 from acklast_topology.dispatch import Parcel, dispatched, pause_s
 from acklast_topology.enqueue import REPEATS, enqueued
 from acklast_topology.items import Enqueued, Given, Manifest, require_run
@@ -72,6 +73,7 @@ class Publisher:
         self._connection: AbstractConnection | None = None
         self._sender: Sender | None = None
         self._opening: asyncio.Task[Sender] | None = None
+        self._largest = Largest()
 
     @classmethod
     def connect(
@@ -245,7 +247,9 @@ class Publisher:
         last, connection = self._sender, self._connection
         if last is not None and not last.closed and connection is not None:
             with suppress(ConnectionError, TimeoutError):
-                self._sender = await Sender.open(connection, timeout_s=self._timeout_s, after=last)
+                self._sender = await Sender.open(
+                    connection, timeout_s=self._timeout_s, after=last, largest=self._largest
+                )
                 await last.retire()
                 return self._sender
         await self._drop_connection()
@@ -271,7 +275,7 @@ class Publisher:
                 url, client_properties={"connection_name": "acklast publisher"}
             )
             await self._require_ingress(self._connection)
-        self._sender = await Sender.open(self._connection, timeout_s=self._timeout_s)
+        self._sender = await Sender.open(self._connection, timeout_s=self._timeout_s, largest=self._largest)
         return self._sender
 
     async def _require_ingress(self, connection: AbstractConnection) -> None:

@@ -19,6 +19,7 @@ from aiormq.exceptions import AMQPError, DeliveryError, PublishError
 
 from acklast_topology.bulk import Batch, Outgoing
 from acklast_topology.calls import ConnectionDied, bounded, only_real_cancellation, takes_nothing_in
+from acklast_topology.culprit import Largest, is_culprit
 from acklast_topology.message import PERSISTENT
 from acklast_topology.wire import Properties
 
@@ -78,11 +79,13 @@ class Sender:
         channel: AbstractChannel,
         underlay: aiormq.abc.AbstractChannel,
         patience_s: float = _PATIENCE_S,
+        largest: Largest | None = None,
     ) -> None:
         self._channel = channel
         self._underlay = underlay
         self._opened = time.monotonic()
         self._patience_s = patience_s
+        self._largest = largest or Largest()
         self._refused_since: dict[str, float] = {}
         self._under_way = 0
         self._retired = False
@@ -100,9 +103,16 @@ class Sender:
 
     @classmethod
     async def open(
-        cls, connection: AbstractConnection, *, timeout_s: float = 10, after: Sender | None = None
+        cls,
+        connection: AbstractConnection,
+        *,
+        timeout_s: float = 10,
+        after: Sender | None = None,
+        largest: Largest | None = None,
     ) -> Sender:
         """Open a confirmed channel. ``after`` is the one that it takes the place of.
+
+        ``largest`` is what is known of the broker's limit beyond this channel.
 
         Raises:
             TimeoutError: the broker did not answer in time, as under a memory or disk alarm.
@@ -114,7 +124,7 @@ class Sender:
             async with bounded(timeout_s):
                 await channel.initialize()
             patience_s = after.patience_after_s() if after is not None else _PATIENCE_S
-            return cls(channel, await channel.get_underlay_channel(), patience_s)
+            return cls(channel, await channel.get_underlay_channel(), patience_s, largest)
         except (AMQPError, RuntimeError) as error:
             raise ConnectionDied(f"no channel for publishing: {error}") from error
 
@@ -143,6 +153,7 @@ class Sender:
         for the connection; a real cancellation of the caller passes through.
         """
         try:
+            self._largest.require(len(body))
             stamped = _stamped(properties, self._header_max)
         except _UNENCODABLE as error:
             return Sent(Status.REFUSED, f"cannot be sent: {error}")
@@ -159,7 +170,7 @@ class Sender:
                 )
         except Exception as error:  # the library ends a pending publish with any exception, bare ones too
             self._failed(routing_key, error)
-            return _status_of(error, timeout_s)
+            return _status_of(error, timeout_s, routing_key, len(body))
         finally:
             self._under_way -= 1
             await self._close_retired()
@@ -176,6 +187,7 @@ class Sender:
         for number, letter in enumerate(letters):
             message_id = f"{ids}-{number}"
             try:
+                self._largest.require(len(letter.body))
                 encoded = letter.properties(message_id, now_s)
                 _require_room(encoded, self._header_max)
             except _UNENCODABLE as error:
@@ -198,7 +210,7 @@ class Sender:
                 letter.settled(_CONFIRMED)
             else:
                 self._failed(letter.routing_key, error)
-                letter.settled(_status_of(error, timeout_s))
+                letter.settled(_status_of(error, timeout_s, letter.routing_key, len(letter.body)))
 
         return word
 
@@ -208,6 +220,7 @@ class Sender:
             self._refused_since.pop(routing_key, None)
 
     def _failed(self, routing_key: str, error: Exception) -> None:
+        self._largest.learn(error)
         match error:
             case PublishError():
                 self.mute = False
@@ -272,7 +285,7 @@ def _require_room(encoded: bytes, limit: int | None) -> None:
         )
 
 
-def _status_of(error: Exception, timeout_s: float) -> Sent:
+def _status_of(error: Exception, timeout_s: float, routing_key: str, size: int) -> Sent:
     match error:
         case PublishError():
             return Sent(
@@ -284,5 +297,7 @@ def _status_of(error: Exception, timeout_s: float) -> Sent:
             return Sent(Status.UNKNOWN, f"no confirm within {timeout_s:g} s")
         case ValueError():
             return Sent(Status.REFUSED, f"cannot be sent: {error}")
+        case _ if is_culprit(error, routing_key, size):
+            return Sent(Status.REFUSED, f"refused by the broker: {error}")
         case _:
             return Sent(Status.UNKNOWN, f"no confirm: {str(error) or 'the channel ended'}")
