@@ -27,6 +27,7 @@ from acklast.config.models import Breaker, Budget, Config, Drain, Lane, Log, Rel
 from acklast.config.schedules import Schedule
 from acklast.config.servers import Broker, LedgerServer
 from acklast.ledger.api import JobView, RunView
+from acklast.ledger.audit import Entry as AuditEntry
 from acklast.ledger.controls import Control
 from acklast.ledger.dead import Entry as DeadEntry
 from acklast.ledger.dead import Group, Note, Whole
@@ -139,6 +140,7 @@ def test_defaults_are_as_the_tables_say(title: str, default: str) -> None:
         ("`acklast jobs show`", {field.name for view in (JobView, Moment) for field in fields(view)}),
         ("`acklast ledger prune`", {*COUNTS, *(field.name for field in fields(Account))}),
         ("`acklast runs show`", {*account(RunView("r", None, {}, None, 0))}),
+        ("`acklast audit`", names_of(AuditEntry)),
         ("`acklast dead`", names_of(Group, DeadEntry, Whole, Note, Dropped) - {"entry"}),
         ("`acklast lanes`", {*LANE, *names_of(DaemonView, Control), *Standing, *State}),
         ("`acklast lanes pause, resume, set`", {*names_of(Audited)}),

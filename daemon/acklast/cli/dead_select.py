@@ -48,10 +48,15 @@ def wanted_of(
     Raises:
         Refused: a time cannot be read.
     """
-    return Wanted(lane, run, reason, fingerprint, _moment(since), _moment(until))
+    return Wanted(lane, run, reason, fingerprint, moment_or_ago(since), moment_or_ago(until))
 
 
-def _moment(text: str | None) -> datetime | None:
+def moment_or_ago(text: str | None) -> datetime | None:
+    """A moment, or one that is some time ago.
+
+    Raises:
+        Refused: it is neither.
+    """
     if text is None:
         return None
     if text[:1].isdigit() and "T" not in text.upper() and " " not in text:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,6 +36,7 @@ from acklast.cli.enqueue_options import (
     Sql,
 )
 from acklast.cli.given import Input, input_of, opened
+from acklast.cli.lane_target import As, operator_of
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.order import Order, spread
 from acklast.cli.pace import concerned
@@ -43,8 +44,10 @@ from acklast.cli.refused_rows import Put, refused_rows
 from acklast.cli.servers import ledger_of, require_lane
 from acklast.cli.tally import Tally
 from acklast.config import Config, Custody, select
-from acklast.errors import BrokerUnavailable, Exit, TopologyError
+from acklast.errors import BrokerUnavailable, Exit, LedgerUnavailable, TopologyError
 from acklast.ledger.about import RunAbout
+from acklast.ledger.operate import Operator
+from acklast.ledger.postgres import PostgresLedger
 from acklast.manifest import LedgerManifest
 from acklast.pacing.controls import Refused
 from acklast.template import KeyTemplate
@@ -68,6 +71,7 @@ class Plan:
     about: RunAbout
     stop: bool
     dry: bool
+    operator: Operator
 
 
 def enqueue(
@@ -88,6 +92,7 @@ def enqueue(
     owner: Owner = None,
     label: Labels = None,
     dry_run: DryRun = False,
+    as_: As = None,
     config: ConfigPath = CONFIG,
     as_json: Json = False,
 ) -> Exit:
@@ -107,7 +112,8 @@ def enqueue(
     ended = False
     try:
         with refused_rows(report) as put:
-            plan = Plan(order, lanes, given, about, on_error is OnError.STOP, dry_run)
+            stop, operator = on_error is OnError.STOP, operator_of(as_)
+            plan = Plan(order, lanes, given, about, stop, dry_run, operator)
             ended = asyncio.run(_enqueue(settings, plan, tally, put))
     finally:
         # Whatever ended it early: what was done is told, and can be repeated.
@@ -200,17 +206,30 @@ async def _feed(
         items = publisher.enqueue_many(
             jobs, run=plan.order.run, manifest=manifest, stop=plan.stop, chunking=CHUNKING
         )
-        with bar(plan.given.size, f"enqueue {lane}") as progress:
-            tally.say = progress.say
-            async with aclosing(items):  # type: ignore[type-var]
-                async for item in items:
-                    tally.add(item)
-                    if not item.fine:
-                        put(item)
-                    read = max(read, item.source.read)
-                    progress.rows(tally.rows, read)
-                    if faults.ARMED:
-                        faults.point("confirmed")
+        try:
+            with bar(plan.given.size, f"enqueue {lane}") as progress:
+                tally.say = progress.say
+                async with aclosing(items):  # type: ignore[type-var]
+                    async for item in items:
+                        tally.add(item)
+                        if not item.fine:
+                            put(item)
+                        read = max(read, item.source.read)
+                        progress.rows(tally.rows, read)
+                        if faults.ARMED:
+                            faults.point("confirmed")
+        finally:
+            await _put_down(ledger, plan, tally)
+
+
+async def _put_down(ledger: PostgresLedger, plan: Plan, tally: Tally) -> None:
+    """Who enqueued how many: the run's jobs themselves are in the ledger, whatever ended the command."""
+    if not tally.rows:
+        return
+    effect = {"counts": {fate.value: count for fate, count in tally.counts.items()}}
+    order = plan.order
+    with suppress(LedgerUnavailable):  # what ended the command, most likely
+        await ledger.note(plan.operator, "enqueue", effect, lane=order.lane, run=order.run)
 
 
 def _kept(config: Config) -> list[str]:

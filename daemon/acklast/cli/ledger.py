@@ -7,7 +7,9 @@ import asyncio
 import typer
 
 from acklast.cli import prune
+from acklast.cli.audited import audited_if_there
 from acklast.cli.exits import epilog
+from acklast.cli.lane_target import As, operator_of
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, say_json
 from acklast.errors import Exit
@@ -23,9 +25,12 @@ def _group() -> None:
 
 
 @app.command(epilog=epilog())
-def migrate(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
+def migrate(as_: As = None, config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
     """Bring the schema up to this program. Several at once are safe; running it again changes nothing."""
-    applied = asyncio.run(migrations.migrate(configured(config).ledger.address()))
+    settings = configured(config)
+    applied = asyncio.run(migrations.migrate(settings.ledger.address()))
+    if applied:
+        asyncio.run(audited_if_there(settings, operator_of(as_), "ledger.migrate", {"applied": applied}))
     if as_json:
         say_json({"applied": applied})
     else:

@@ -11,7 +11,9 @@ from typing import Annotated
 import typer
 
 from acklast.carriers import CarrierSender
+from acklast.cli.audited import audited, audited_if_there
 from acklast.cli.bar import bar
+from acklast.cli.lane_target import As, operator_of
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, say_json
 from acklast.cli.servers import link_of
@@ -19,6 +21,7 @@ from acklast.config import Config, select
 from acklast.errors import Exit
 from acklast.ledger.connect import Address
 from acklast.ledger.missing import Overdue, Search
+from acklast.ledger.operate import Operator
 from acklast.reconciler import LOOKS, Again, Found, Lanes, absences_of, look, queues_of, sort_out
 from acklast.stuck import stuck
 from acklast_topology.sender import Status
@@ -31,6 +34,7 @@ def missing(
     republish: Annotated[
         bool, typer.Option("--republish", help="Send again what is missing, where its message is kept.")
     ] = False,
+    as_: As = None,
     config: ConfigPath = CONFIG,
     as_json: Json = False,
 ) -> Exit:
@@ -40,7 +44,8 @@ def missing(
     --republish it changes nothing.
     """
     settings = select(configured(config), lane or [])
-    sought = asyncio.run(_seek(settings, republish))
+    seeking = _republish(settings, operator_of(as_)) if republish else _seek(settings, republish=False)
+    sought = asyncio.run(seeking)
     if as_json:
         listed = [{"lane": name, **_document(one)} for name, one in sought.lanes.items()]
         left, stands = sought.anything_left, {"stuck": sought.stuck, "unseen": sought.unseen}
@@ -70,7 +75,16 @@ def _document(found: Found) -> dict[str, object]:
     return {name: getattr(found, name) for name in Found.__slots__}
 
 
-async def _seek(config: Config, republish: bool) -> Sought:
+async def _republish(config: Config, operator: Operator) -> Sought:
+    # Two entries: one that was killed in between has its beginning there.
+    await audited(config, operator, "jobs.republish", {"lanes": list(config.lanes)})
+    sought = await _seek(config, republish=True)
+    sent = {lane: {"sent": one.sent, "unconfirmed": one.unconfirmed} for lane, one in sought.lanes.items()}
+    await audited_if_there(config, operator, "jobs.republish.ended", {"lanes": sent})
+    return sought
+
+
+async def _seek(config: Config, *, republish: bool) -> Sought:
     lanes = absences_of(config)
     search = await Search.connect(
         Address.of(config.ledger.address(), allow_unsafe_server=config.ledger.allow_unsafe_server)

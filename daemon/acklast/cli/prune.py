@@ -11,11 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from acklast.cli.bar import bar
+from acklast.cli.lane_target import As, operator_of
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, say_json
 from acklast.cli.servers import ledger_of
 from acklast.config import Config, select
 from acklast.errors import Exit, LedgerUnavailable
+from acklast.ledger.operate import Operator
 from acklast.ledger.postgres import PostgresLedger
 from acklast.ledger.retention import Pruned, Step
 from acklast.pruner import keeps_of, pruning
@@ -61,6 +63,7 @@ def prune(
         int | None,
         typer.Option(min=1, help="Rows a second; otherwise a tenth of the time, so that lanes run on."),
     ] = None,
+    as_: As = None,
     config: ConfigPath = CONFIG,
     as_json: Json = False,
 ) -> Exit:
@@ -71,7 +74,7 @@ def prune(
     settings = select(configured(config), lane or [])
     account = Account(list(settings.lanes), dry_run)
     try:
-        asyncio.run(_prune(settings, account, rate))
+        asyncio.run(_prune(settings, account, rate, operator_of(as_)))
     finally:
         # Whatever ended it early: what was removed is told.
         if as_json:
@@ -81,18 +84,18 @@ def prune(
     return Exit.OK
 
 
-async def _prune(config: Config, account: Account, rate: int | None) -> None:
+async def _prune(config: Config, account: Account, rate: int | None, operator: Operator) -> None:
     async with ledger_of(config) as ledger:
         if account.dry_run:
             await _follow(ledger.prune(keeps_of(config.lanes), dry_run=True), account)
             return
         # Two entries: one that was killed in between has its beginning there.
         windows = {name: asdict(keep) for name, keep in keeps_of(config.lanes).items()}
-        await ledger.note("prune", {"lanes": windows})
+        await ledger.note(operator, "prune", {"lanes": windows})
         try:
             await _follow(pruning(ledger, keeps_of(config.lanes), rate_per_s=rate), account)
         finally:
-            await _note_end(ledger, account)
+            await _note_end(ledger, account, operator)
 
 
 async def _follow(steps: AsyncGenerator[Step, None], account: Account) -> None:
@@ -104,6 +107,6 @@ async def _follow(steps: AsyncGenerator[Step, None], account: Account) -> None:
     account.complete = True
 
 
-async def _note_end(ledger: PostgresLedger, account: Account) -> None:
+async def _note_end(ledger: PostgresLedger, account: Account, operator: Operator) -> None:
     with suppress(LedgerUnavailable):  # the reason why it ended early, most likely
-        await ledger.note("prune.ended", account.document())
+        await ledger.note(operator, "prune.ended", account.document())

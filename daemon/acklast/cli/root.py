@@ -12,6 +12,7 @@ import typer
 
 from acklast import __version__
 from acklast.cli import (
+    audit,
     check,
     daemon,
     dead,
@@ -42,6 +43,7 @@ app.command("run", epilog=epilog(Exit.CUT))(daemon.run)
 app.command("relay", epilog=epilog())(relay.relay)
 app.command("scheduler", epilog=epilog())(scheduler.scheduler)
 app.command("check", epilog=epilog(Exit.UNFIT))(check.check)
+app.command("audit", epilog=epilog())(audit.audit)
 app.command("enqueue", epilog=epilog(Exit.INCOMPLETE, Exit.DATA))(enqueue.enqueue)
 app.add_typer(topology.app, name="topology")
 app.add_typer(ledger.app, name="ledger")

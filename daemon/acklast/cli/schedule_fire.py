@@ -91,7 +91,7 @@ async def _fire(
         ledger = Schedules(link)
         at = moment_to_fire(schedule, given, (await ledger.look()).now)
         run = schedule.run_of(name, at)
-        whose, new = await ledger.fire(name, NewFiring(at, run, Cause.OPERATOR), operator.name)
+        whose, new = await ledger.fire(name, NewFiring(at, run, Cause.OPERATOR), operator)
         if whose != name:
             raise Refused(
                 f"run {run!r} is one of schedule {whose!r}", f"Give schedules.{name}.run another form"

@@ -12,8 +12,10 @@ from yarl import URL
 
 from acklast.broker import vhost_of
 from acklast.cli import describing
+from acklast.cli.audited import audited_if_there
 from acklast.cli.changing import applied, telling
 from acklast.cli.exits import epilog
+from acklast.cli.lane_target import As, operator_of
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, say_json
 from acklast.cli.servers import broker_of, faults, verified
@@ -98,6 +100,7 @@ def apply(
     wait_s: Annotated[
         float, typer.Option("--wait", min=0, help="Seconds for consumers to finish what they hold.")
     ] = 600.0,
+    as_: As = None,
     as_json: Json = False,
 ) -> Exit:
     """Declare what is missing, and tell what is there but differs. Deletes and changes nothing unasked."""
@@ -111,7 +114,16 @@ def apply(
 
     with telling(quiet=as_json) as tell:
         found = asyncio.run(run(tell))
+    if effect := _effect(found):
+        asyncio.run(audited_if_there(settings, operator_of(as_), "topology.apply", effect))
     return _tell(found, as_json=as_json)
+
+
+def _effect(found: list[Finding]) -> dict[str, list[str]]:
+    """What was changed on the broker, by how."""
+    changes = (Found.CREATED, Found.MIGRATED, Found.REMOVED)
+    by = {how: [f"{one.kind} {one.name}" for one in found if one.status is how] for how in changes}
+    return {how.value: names for how, names in by.items() if names}
 
 
 @app.command(epilog=epilog())

@@ -19,6 +19,7 @@ from acklast.ledger.api import (
     RunView,
     Session,
 )
+from acklast.ledger.audit import put_down
 from acklast.ledger.batch import Answer, Batch, Batcher
 from acklast.ledger.changes import change_for
 from acklast.ledger.connect import Address, Dsn, Link, unavailable_as_error
@@ -26,6 +27,7 @@ from acklast.ledger.evidence import clean, storable_json
 from acklast.ledger.growth import Growth
 from acklast.ledger.manifest import promise
 from acklast.ledger.migrate import check_schema_of
+from acklast.ledger.operate import Operator
 from acklast.ledger.outbox import promise_jobs
 from acklast.ledger.pool import Handle, Pool
 from acklast.ledger.prune import prune
@@ -247,9 +249,15 @@ class PostgresLedger:
     def prune(self, keeps: Keeps, *, dry_run: bool = False) -> AsyncGenerator[Step, None]:
         return prune(self._address, keeps, self._dues, dry_run=dry_run)
 
-    _NOTE: Final = "insert into acklast.audit (action, detail) values ($1, $2::jsonb)"
-
-    async def note(self, action: str, detail: Mapping[str, Any]) -> None:
+    async def note(
+        self,
+        operator: Operator,
+        action: str,
+        effect: Mapping[str, Any],
+        *,
+        lane: str | None = None,
+        run: str | None = None,
+    ) -> None:
         """Put down in the audit what a person has done."""
         async with self._pool.ask() as connection:
-            await connection.execute(self._NOTE, action, storable_json(detail))
+            await put_down(connection, operator, action, effect, lane=lane, run=run)

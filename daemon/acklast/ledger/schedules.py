@@ -154,11 +154,19 @@ select run from fired
 
 # Due at once where it is there and waits for its next try.
 _FIRE: Final = """
-insert into acklast.firings (schedule, scheduled_at, run, state, cause, actor)
-values ($1, $2, $3, 'open', 'operator', $4)
-on conflict (run) where run is not null do update
-set due_at = least(firings.due_at, clock_timestamp())
-returning schedule, (xmax = 0) as new
+with fired as (
+    insert into acklast.firings (schedule, scheduled_at, run, state, cause, actor)
+    values ($1, $2, $3, 'open', 'operator', $4)
+    on conflict (run) where run is not null do update
+    set due_at = least(firings.due_at, clock_timestamp())
+    returning schedule, (xmax = 0) as new
+), told as (
+    insert into acklast.audit (actor, action, run, detail)
+    select $4, 'schedules.fire', $3,
+           jsonb_build_object('login', $5::text, 'role', session_user, 'schedule', schedule, 'new', new)
+    from fired
+)
+select schedule, new from fired
 """
 
 _PAUSE: Final = """
@@ -232,9 +240,10 @@ class Schedules:
         rows = await self._link.fetch(_DECIDE, name, until, ats, runs, causes, *passed)
         return [row["run"] for row in rows]
 
-    async def fire(self, name: str, firing: NewFiring, actor: str) -> tuple[str, bool]:
+    async def fire(self, name: str, firing: NewFiring, operator: Operator) -> tuple[str, bool]:
         """Have this fire now; the schedule whose it is, and whether it is new."""
-        [row] = await self._link.fetch(_FIRE, name, firing.scheduled_at, firing.run, actor)
+        told = (operator.name, operator.login)
+        [row] = await self._link.fetch(_FIRE, name, firing.scheduled_at, firing.run, *told)
         return row["schedule"], row["new"]
 
     async def pause(self, kind: Kind, operator: Operator, reason: str) -> bool:
