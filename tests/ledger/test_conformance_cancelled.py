@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from datetime import timedelta
 
 import pytest
 
+from acklast.ledger import run_cancel
 from acklast.ledger.about import RunCancelled
 from acklast.ledger.api import Decided, Fresh, Ledger, ManifestRow, NotDue, Session, State
+from acklast.ledger.connect import Address
+from acklast.ledger.operate import Operations, Operator
+from acklast.ledger.run_cancel import cancel_idle, mark_cancelled
 from acklast.outcome import Complete, GiveBack, Retry
-from ledger.worlds import LANE, World, a_claim, record, start, started, view
+from ledger.worlds import LANE, PostgresWorld, World, a_claim, record, start, started, view
 
 RUN = "r1"
 
@@ -141,3 +146,25 @@ async def test_a_cancelled_run_is_promised_nothing_more(ledger: Ledger, world: W
     run = await ledger.run(RUN)
     assert run is not None
     assert (run.manifest, run.total) == (1, 1)
+
+
+@pytest.mark.ledger
+async def test_a_cancel_that_is_cut_short_is_true_and_is_completed_by_the_next(
+    postgres: PostgresWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that was killed: the mark stands, some jobs are cancelled, and the rest does not start."""
+    monkeypatch.setattr(run_cancel, "_NEXT", "fetch 2 from acklast_idle")
+    ledger, keys = postgres.ledger, [f"k{n}" for n in range(5)]
+    await promised(ledger, *keys)
+    operations = await Operations.connect(Address.of(postgres.dsn))
+    await mark_cancelled(operations, RUN, "", Operator("somebody", "nobody@here"))
+    async with aclosing(cancel_idle(operations, RUN)) as pieces:
+        assert await anext(pieces) == 2
+    found = await states(ledger, *keys)
+    assert (found.count(State.CANCELLED), found.count(State.QUEUED)) == (2, 3)
+    session = await start(ledger)
+    left = keys[found.index(State.QUEUED)]
+    assert isinstance(await ledger.claim(session, a_claim(left, run=RUN)), Decided)
+    assert [count async for count in cancel_idle(operations, RUN)] == [2]
+    operations.close()
+    assert set(await states(ledger, *keys)) == {State.CANCELLED}

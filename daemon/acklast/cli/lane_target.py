@@ -39,8 +39,8 @@ As: TypeAlias = Annotated[
 
 
 @asynccontextmanager
-async def operations_of(config: Config) -> AsyncIterator[Operations]:
-    """The controls in the ledger, on one connection.
+async def operations_of(config: Config, *, patient: bool = False) -> AsyncIterator[Operations]:
+    """The controls in the ledger, on one connection. ``patient``: a statement may take minutes.
 
     Raises:
         ConfigError, SchemaError: the ledger must not be used like this.
@@ -48,7 +48,7 @@ async def operations_of(config: Config) -> AsyncIterator[Operations]:
     """
     server = config.ledger
     address = Address.of(server.address(), allow_unsafe_server=server.allow_unsafe_server)
-    operations = await Operations.connect(address)
+    operations = await Operations.connect(address, patient=patient)
     try:
         yield operations
     finally:

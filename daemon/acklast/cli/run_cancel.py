@@ -54,7 +54,7 @@ def cancel(
 
 
 async def _cancel(config: Config, run: str, reason: str, operator: Operator) -> Cancelled:
-    async with operations_of(config) as operations:
+    async with operations_of(config, patient=True) as operations:
         marked = await mark_cancelled(operations, run, reason, operator)
         if marked is None:
             raise no_such_run(run)

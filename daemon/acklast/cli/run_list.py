@@ -56,7 +56,7 @@ def list_(
 async def _listed(
     config: Config, limit: int, before: str | None, by_header: bool, wanted: Wanted
 ) -> list[Listed]:
-    async with operations_of(config) as operations:
+    async with operations_of(config, patient=True) as operations:
         if by_header:
             return await list_by_header(operations, limit, wanted)
         if before is None:

@@ -83,7 +83,7 @@ async def _write(config: Config, run: str, out: Path) -> Proof:
     # Beside its place first: nobody takes half a proof for a whole one.
     part = out.with_name(f"{out.name}.part")
     try:
-        async with operations_of(config) as operations, operations.snapshot():
+        async with operations_of(config, patient=True) as operations, operations.snapshot():
             standing = await standing_of(operations, run)
             if standing is None:
                 raise no_such_run(run)

@@ -58,7 +58,7 @@ async def _run(config: Config, run: str) -> tuple[RunView | None, Oldest | None]
         view = await ledger.run(run)
     if view is None or not view.open:
         return view, None
-    async with operations_of(config) as operations:
+    async with operations_of(config, patient=True) as operations:
         return view, (await oldest_of(operations, [run])).get(run)
 
 

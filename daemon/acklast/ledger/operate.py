@@ -20,6 +20,8 @@ from acklast.ledger.evidence import storable_json
 from acklast.ledger.migrate import check_schema_of
 
 _PIECE: Final = 5_000
+_PATIENT: Final = {"statement_timeout": "10min"}
+_PATIENT_S: Final = 615.0
 _LOCK: Final = int.from_bytes(hashlib.sha256(b"acklast controls").digest()[:8], signed=True)
 
 
@@ -97,13 +99,14 @@ class Operations:
         self._connection = connection
 
     @classmethod
-    async def connect(cls, address: Address) -> Operations:
-        """
+    async def connect(cls, address: Address, *, patient: bool = False) -> Operations:
+        """``patient``: a statement may take minutes, as one that reads a run of many millions of jobs does.
+
         Raises:
             ConfigError, SchemaError: the ledger must not be used like this.
             LedgerUnavailable: it does not answer.
         """
-        connection = await address.open()
+        connection = await (address.open(_PATIENT, timeout_s=_PATIENT_S) if patient else address.open())
         try:
             await check_schema_of(connection)
         except BaseException:

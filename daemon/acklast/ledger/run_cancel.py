@@ -6,9 +6,12 @@ may be interrupted, killed and repeated, and whatever they leave is cancelled wh
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
+
+import asyncpg
 
 from acklast.ledger.about import Cancellation
 from acklast.ledger.api import State
@@ -65,7 +68,7 @@ _NEXT: Final = f"fetch {PIECE} from acklast_idle"
 _END: Final = "close acklast_idle"
 
 
-async def cancel_idle(operations: Operations, run: str) -> AsyncIterator[int]:
+async def cancel_idle(operations: Operations, run: str) -> AsyncGenerator[int, None]:
     """Cancel what is idle, piece by piece; yields how many each piece has cancelled.
 
     What somebody holds locked at that moment is left: call it again.
@@ -77,10 +80,13 @@ async def cancel_idle(operations: Operations, run: str) -> AsyncIterator[int]:
         connection = operations.connection
         async with connection.transaction():
             await connection.fetch(_LIST, run)
-        while rows := await connection.fetch(_NEXT):
-            lanes, keys = [row["lane"] for row in rows], [row["key"] for row in rows]
-            yield int(await connection.fetchval(STOP, lanes, keys, [run] * len(rows)))
-        await connection.execute(_END)
+        try:
+            while rows := await connection.fetch(_NEXT):
+                lanes, keys = [row["lane"] for row in rows], [row["key"] for row in rows]
+                yield int(await connection.fetchval(STOP, lanes, keys, [run] * len(rows)))
+        finally:
+            with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+                await connection.execute(_END)
 
 
 _LEFT: Final = """
