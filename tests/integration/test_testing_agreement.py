@@ -157,7 +157,6 @@ async def test_what_handlers_come_to(
 @pytest.mark.parametrize(
     ("fault", "on_unknown", "state", "effects"),
     [
-        ("claimed", "retry", State.DONE, 1),
         ("effect", "retry", State.DONE, 2),
         ("effect", "hold", State.UNRESOLVED, 1),
         ("recorded", "retry", State.DONE, 1),

@@ -1,4 +1,4 @@
-"""The pytest plugin, in runs of its own: as a user's project has it."""
+"""The pytest plugin, in runs of its own: as a user's project has it. ``test_guide`` runs it without asyncio."""
 
 from __future__ import annotations
 
@@ -76,25 +76,17 @@ def test_the_fixture_works_beside_the_loops_of_others_and_tells_the_story_of_wha
     ran.stdout.fnmatch_lines(TOLD)
 
 
-def test_it_needs_no_plugin_for_async_tests(project: pytest.Pytester) -> None:
-    project.makepyfile(test_it=TESTS)
-    ran = project.runpytest_subprocess("-W", "error", "-p", "no:asyncio", "-k", "not async")
-    ran.assert_outcomes(passed=2, failed=1, deselected=1)
-    ran.stdout.fnmatch_lines(TOLD)
+CODE = """
+import sys, acklast.testing.plugin
+print(*{"pydantic", "structlog", "aio_pika", "aiohttp", "acklast.delivery"} & set(sys.modules))
+sys.modules["pytest"] = None
+from acklast.testing import TestWorker, replies
+"""
 
 
-def test_the_plugin_brings_nothing_of_the_daemon_before_it_is_asked() -> None:
-    code = (
-        "import sys, acklast.testing.plugin; "
-        "print(*{'pydantic', 'structlog', 'aio_pika', 'aiohttp', 'acklast.delivery'} & set(sys.modules))"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+def test_the_plugin_brings_nothing_before_it_is_asked_and_the_worker_needs_no_pytest() -> None:
+    ran = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout.split() == []
-
-
-def test_the_worker_needs_no_pytest() -> None:
-    code = "import sys; sys.modules['pytest'] = None; from acklast.testing import TestWorker, replies"
-    subprocess.run([sys.executable, "-c", code], timeout=60, check=True)
 
 
 def test_what_is_offered_is_there() -> None:
