@@ -1,4 +1,4 @@
-"""The pytest plugin, in runs of its own: as a user's project has it. ``test_guide`` runs it without asyncio."""
+"""The pytest plugin, in runs of its own, as a project has it. ``test_guide`` runs it without asyncio."""
 
 from __future__ import annotations
 
