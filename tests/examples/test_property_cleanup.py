@@ -13,6 +13,7 @@ import pytest
 
 from acklast.testing import Crash, Drain, Freeze, Heir, TestJob, TestWorker
 from acklast.testing.plugin import MakeWorker
+from harness.fake_session import Answer
 
 LANE = "cleanup"
 ORDER = {
@@ -23,21 +24,6 @@ ORDER = {
     "ready_by": "2026-01-09",
     "budget_cents": 40_000,
 }
-
-
-class Answer:
-    """As much of a response as the handlers look at."""
-
-    def __init__(self, status: int, body: Any = None, headers: Mapping[str, str] | None = None) -> None:
-        self.status = status
-        self.headers = headers or {}
-        self._body = body
-
-    async def json(self) -> Any:
-        return self._body
-
-    def raise_for_status(self) -> None:
-        assert self.status < 400, self.status
 
 
 class PropertyApi:

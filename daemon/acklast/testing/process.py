@@ -24,6 +24,7 @@ from acklast.pacing.budgets import Budget
 from acklast.pacing.circuit import Circuit, circuit_of
 from acklast.pacing.lanes import LanePacing
 from acklast.pacing.slots import Slots
+from acklast.pacing.turn import Turn
 from acklast.settle import Delivery, Settler
 from acklast.telemetry.events import Emitter
 from acklast.testing.broker import Channel
@@ -116,6 +117,7 @@ class Process:
                 self.budgets[budget] if budget else None,
                 self._circuits[budget] if budget else None,
                 alone=self._alone,
+                turn=Turn(name, setting.weight),
             ),
             settler=Settler(
                 name,

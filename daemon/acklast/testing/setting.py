@@ -22,6 +22,7 @@ class LaneSetting:
     policy: Policy
     concurrency: int = 10
     budget: str | None = None
+    weight: float = 1.0
     prefetch: int = 1000
 
 

@@ -81,7 +81,10 @@ def _setting(
     usual_drain_s = config.drain.deadline_s if config else Drain().deadline_s
     return Setting(
         code,
-        {name: LaneSetting(one.policy(), one.concurrency, one.budget) for name, one in lanes.items()},
+        {
+            name: LaneSetting(one.policy(), one.concurrency, one.budget, one.weight)
+            for name, one in lanes.items()
+        },
         {name: _budget(budget, workers) for name, budget in budgets.items()},
         config.fan_outs if config else {},
         lease_s=usual_lease_s if lease_s is None else lease_s,
