@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from acklast.cli.root import run
+from acklast.cli.whole_file import whole_file
 from acklast.errors import Exit
 from acklast_topology.contract_schema import contract_schema
 
@@ -81,3 +82,16 @@ def test_the_asyncapi_document_is_written_as_a_whole(capsys: Capture, tmp_path: 
 def test_a_file_that_cannot_be_written_is_told(capsys: Capture) -> None:
     assert run(["topology", "asyncapi", "--out", "no/such/place.json"]) == Exit.USAGE
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_a_document_that_breaks_off_leaves_what_was_there(tmp_path: Path) -> None:
+    out = tmp_path / "a.json"
+    out.write_text("before")
+
+    def broken() -> None:
+        with whole_file(out) as file:
+            file.write("half")
+            raise RuntimeError
+
+    pytest.raises(RuntimeError, broken)
+    assert [(path.name, path.read_text()) for path in tmp_path.glob("a.*")] == [("a.json", "before")]

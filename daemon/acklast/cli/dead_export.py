@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Final, TextIO
 
@@ -17,6 +17,7 @@ from acklast.cli.dead_show import document, redaction_of
 from acklast.cli.lane_target import operations_of
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import line, people, say_json
+from acklast.cli.whole_file import whole_file
 from acklast.config import Config
 from acklast.errors import Exit
 from acklast.ledger import dead
@@ -77,16 +78,6 @@ async def _letters(operations: Operations, wanted: Wanted) -> AsyncIterator[Whol
         after = found[-1].entry.cursor
 
 
-@contextmanager
-def _writing(out: Path | None) -> Iterator[TextIO]:
-    """The file, which is there as a whole or not at all; or standard output."""
-    if out is None:
-        yield sys.stdout
-        return
-    part = out.with_name(f"{out.name}.part")
-    try:
-        with part.open("w", encoding="utf-8") as file:
-            yield file
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
+def _writing(out: Path | None) -> AbstractContextManager[TextIO]:
+    """The file, or standard output."""
+    return nullcontext(sys.stdout) if out is None else whole_file(out)

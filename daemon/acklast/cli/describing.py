@@ -14,6 +14,7 @@ from acklast import __version__
 from acklast.asyncapi import Place, Side, document
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, say_json
+from acklast.cli.whole_file import whole_file
 from acklast.config import Config
 from acklast.config.app import load_app
 from acklast.errors import AcklastError, Exit
@@ -88,23 +89,10 @@ def _give(made: dict[str, Any], out: Path | None, *, as_json: bool) -> Exit:
     if out is None:
         sys.stdout.write(text)
     else:
-        _write(text, out)
+        with whole_file(out) as file:
+            file.write(text)
         if as_json:
             say_json({"file": str(out)})
         else:
             people().print(f"written to {out}")
     return Exit.OK
-
-
-def _write(text: str, out: Path) -> None:
-    # Beside its place first: nobody takes half a document for a whole one.
-    part = out.with_name(f"{out.name}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(out)
-    except OSError as error:
-        raise Unsuited(
-            f"{out} cannot be written: {error.strerror}", "Choose another place with --out"
-        ) from None
-    finally:
-        part.unlink(missing_ok=True)
