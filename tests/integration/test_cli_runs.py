@@ -195,3 +195,10 @@ def test_what_cannot_be_set_is_refused(
     ledger: PostgresLedger, command: Command, options: tuple[str, ...], code: Exit
 ) -> None:
     assert command("runs", "set", *options).exit == code
+
+
+def test_a_proof_that_cannot_be_written_says_so(ledger: PostgresLedger, command: Command) -> None:
+    out = command.directory / "nowhere" / "proof.csv"
+    ended = command("runs", "proof", "second", "--out", str(out))
+    assert ended.exit == Exit.USAGE
+    assert "cannot be written" in ended.err

@@ -93,5 +93,6 @@ def test_a_document_that_breaks_off_leaves_what_was_there(tmp_path: Path) -> Non
             file.write("half")
             raise RuntimeError
 
-    pytest.raises(RuntimeError, broken)
+    with pytest.raises(RuntimeError):
+        broken()
     assert [(path.name, path.read_text()) for path in tmp_path.glob("a.*")] == [("a.json", "before")]

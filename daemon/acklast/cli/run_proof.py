@@ -21,6 +21,7 @@ from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, plain, say_json
 from acklast.cli.proof import ORDER, PRUNABLE
 from acklast.cli.run_target import RunName, no_such_run
+from acklast.cli.whole_file import whole_file
 from acklast.config import Config
 from acklast.errors import Exit
 from acklast.ledger.api import State
@@ -80,23 +81,14 @@ def document(made: Proof, out: Path) -> dict[str, object]:
 
 
 async def _write(config: Config, run: str, out: Path) -> Proof:
-    # Beside its place first: nobody takes half a proof for a whole one.
-    part = out.with_name(f"{out.name}.part")
-    try:
-        async with operations_of(config, patient=True) as operations, operations.snapshot():
-            standing = await standing_of(operations, run)
-            if standing is None:
-                raise no_such_run(run)
-            with (
-                part.open("w", newline="", encoding="utf-8") as file,
-                bar(standing.total, f"proof of {run}") as progress,
-            ):
-                counts = await _write_items(operations, run, file, progress)
-        with part.open("rb") as whole:
-            digest = hashlib.file_digest(whole, "sha256").hexdigest()
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
+    async with operations_of(config, patient=True) as operations, operations.snapshot():
+        standing = await standing_of(operations, run)
+        if standing is None:
+            raise no_such_run(run)
+        with whole_file(out) as file, bar(standing.total, f"proof of {run}") as progress:
+            counts = await _write_items(operations, run, file, progress)
+    with out.open("rb") as whole:
+        digest = hashlib.file_digest(whole, "sha256").hexdigest()
     return Proof(run, standing.manifest, counts, standing.pruned, digest)
 
 
