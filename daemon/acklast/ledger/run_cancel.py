@@ -15,9 +15,10 @@ import asyncpg
 
 from acklast.ledger.about import Cancellation
 from acklast.ledger.api import State
+from acklast.ledger.audit import put_down
 from acklast.ledger.connect import unavailable_as_error
 from acklast.ledger.operate import Operations, Operator
-from acklast.ledger.run_changes import audit, is_known
+from acklast.ledger.run_changes import is_known
 from acklast.ledger.stopping import STOP
 
 PIECE: Final = 2_000
@@ -53,7 +54,7 @@ async def mark_cancelled(operations: Operations, run: str, reason: str, operator
         rows = await connection.fetch(_MARK, run, operator.name, operator.login, reason)
         if not rows:
             return Marked(Cancellation(**dict((await connection.fetch(_MARKED, run))[0])), new=False)
-        await audit(connection, operator, "runs.cancel", run, {"reason": reason})
+        await put_down(connection, operator, "runs.cancel", {}, reason=reason, run=run)
         return Marked(Cancellation(**dict(rows[0])), new=True)
 
 
@@ -131,4 +132,4 @@ async def note_end(operations: Operations, run: str, jobs: int, operator: Operat
     """
     if jobs:
         async with operations.changing() as connection:
-            await audit(connection, operator, "runs.cancelled", run, {"jobs": jobs})
+            await put_down(connection, operator, "runs.cancelled", {"jobs": jobs}, run=run)

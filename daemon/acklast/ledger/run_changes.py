@@ -6,6 +6,7 @@ from datetime import UTC
 from typing import Any, Final
 
 from acklast.ledger.about import NOTHING, RunAbout, Settings
+from acklast.ledger.audit import put_down
 from acklast.ledger.connect import Connection
 from acklast.ledger.evidence import storable_json
 from acklast.ledger.operate import Operations, Operator
@@ -22,10 +23,6 @@ select exists (select from acklast.runs where run = $1)
 _ROW: Final = "insert into acklast.runs (run, manifest) values ($1, null) on conflict (run) do nothing"
 _LOCK: Final = "select deadline, owner, labels from acklast.runs where run = $1 for no key update"
 _SET: Final = "update acklast.runs set deadline = $2, owner = $3, labels = $4::jsonb where run = $1"
-_AUDIT: Final = """
-insert into acklast.audit (actor, action, run, detail)
-values ($1, $2, $3, $4::jsonb || jsonb_build_object('role', session_user))
-"""
 
 
 async def is_known(connection: Connection, run: str) -> bool:
@@ -52,22 +49,13 @@ async def set_about(
         if after != before:
             labels = storable_json(dict(after.labels))
             await connection.execute(_SET, run, after.deadline, after.owner, labels)
-            await audit(connection, operator, "runs.set", run, {"before": before, "after": after})
+            effect = {"before": _shown(before), "after": _shown(after)}
+            await put_down(connection, operator, "runs.set", effect, run=run)
     return before, after
 
 
-async def audit(
-    connection: Connection, operator: Operator, action: str, run: str, detail: dict[str, Any]
-) -> None:
-    """Put down who did what to a run."""
-    shown = {name: _shown(value) for name, value in detail.items()} | {"login": operator.login}
-    await connection.execute(_AUDIT, operator.name, action, run, storable_json(shown))
-
-
-def _shown(value: Any) -> Any:
-    if not isinstance(value, RunAbout):
-        return value
-    if value == NOTHING:
+def _shown(about: RunAbout) -> dict[str, Any]:
+    if about == NOTHING:
         return {}
-    deadline = value.deadline.astimezone(UTC).isoformat() if value.deadline else None
-    return {"deadline": deadline, "owner": value.owner, "labels": dict(value.labels)}
+    deadline = about.deadline.astimezone(UTC).isoformat() if about.deadline else None
+    return {"deadline": deadline, "owner": about.owner, "labels": dict(about.labels)}
