@@ -14,8 +14,10 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
+import acklast.delivery
 from acklast import App, Context, Interrupted, Permanent, RateLimited, Transient, Unknown, faults
 from acklast.errors import ConfigError
+from acklast.ledger.memory import MemoryLedger
 from acklast.testing import (
     EPOCH,
     Crash,
@@ -34,6 +36,7 @@ from acklast.testing import (
 )
 from acklast.testing.script import Point
 from acklast_topology import Job
+from simulation.mutation import Mutation
 
 LANE = "mail"
 
@@ -493,6 +496,26 @@ def test_assertions_show_the_timeline(mail: Mail) -> None:
     assert all("recorded: transient not_now: again in" in str(each.value) for each in (state, events, states))
 
 
+def test_a_daemon_that_loses_a_retry_is_found_out(mail: Mail) -> None:
+    waits = "await lane.settler.wait(delivery, envelope.key, wait_s)"
+    acks_at_once = Mutation(acklast.delivery, "_settle", waits, "await lane.settler.ack(delivery)", "")
+    with acks_at_once.made(), mail.at() as worker:
+        worker.fault(LANE, Transient("not_now"))
+        job = worker.publish(LANE)
+        worker.run_until_idle()
+        with pytest.raises(AssertionError, match="is waiting after 1 attempts"):
+            job.assert_state("done")
+
+
+def test_a_daemon_that_takes_the_verdict_of_a_former_owner_is_found_out(mail: Mail) -> None:
+    no_fence = Mutation(MemoryLedger, "record", "job.fence != record.fence", "False", "")
+    with no_fence.made(), mail.at() as worker:
+        worker.fault(LANE, Freeze())
+        job = worker.publish(LANE)
+        worker.run_until_idle()
+        assert "claim_lost" not in [event.fields.get("disposition") for event in job.events]
+
+
 # --- the same again -----------------------------------------------------------------------------------
 
 
@@ -539,6 +562,20 @@ def test_what_nothing_will_bring_is_told(mail: Mail) -> None:
 
     with pytest.raises(Stuck):
         run(forever())
+
+
+def test_what_a_handler_leaves_behind_ends_with_the_worker() -> None:
+    app, left = App(), []
+
+    @app.job("a.v1", lane="a")
+    async def handler(payload: Any) -> None:
+        left.append(asyncio.create_task(asyncio.Event().wait()))
+
+    with TestWorker(app) as worker:
+        worker.publish("a")
+        worker.run_until_idle()
+        assert not left[0].done()
+    assert left[0].cancelled()
 
 
 def test_the_application_can_be_tested_again_after_its_end() -> None:

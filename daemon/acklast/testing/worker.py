@@ -39,6 +39,7 @@ T = TypeVar("T")
 
 EPOCH: Final = datetime(2026, 1, 5, 9, tzinfo=UTC)
 """When every test begins, unless it says otherwise: a Monday morning."""
+_STOP_S: Final = 60.0
 CLOCKED: Final = (
     acklast.delivery,
     acklast.drain,
@@ -55,6 +56,15 @@ def _has_loop() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+async def _end_others() -> None:
+    """Cancel what handlers have left behind, as ``asyncio.run`` does."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others, timeout=_STOP_S)
 
 
 class TestWorker:
@@ -294,6 +304,7 @@ class TestWorker:
     async def _end(self) -> None:
         await self._play.close()
         await self._given.setting.app.stop()
+        await _end_others()
         await self._loop.shutdown_asyncgens()
         await self._loop.shutdown_default_executor()
 
