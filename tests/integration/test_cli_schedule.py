@@ -100,6 +100,22 @@ def test_a_list_says_how_each_stands(command: Command) -> None:
     assert (one["state"], one["next"]) == ("disabled", None)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("sql = ", "run = 'x-%Y'\nsql = "), "as the same run"),
+        (('sql = "select id from people"', 'rows = "nothing_there:rows"'), "'nothing_there' is not found"),
+    ],
+)
+def test_check_tells_what_would_keep_a_schedule_from_firing(
+    command: Command, change: tuple[str, str], said: str
+) -> None:
+    command.configure(more=table().replace(*change))
+    ended = command("check", "--json")
+    [one] = [part for part in ended.document["checks"] if part["name"] == "schedules"]
+    assert (ended.exit, one["ok"], said in one["detail"]) == (Exit.CONFIG, False, True)
+
+
 # --- fire -------------------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from acklast.config.schedules import CatchUp
 from acklast.cron import Cron, zone_of
-from acklast.schedule.due import Due, Rules, Skipped, due
+from acklast.ledger.schedules import Skipped
+from acklast.schedule.due import Due, Rules, due
 from acklast.schedule.firing import TRIES, wait_s
 
 HOURLY = Cron.parse("0 * * * *", zone_of("Europe/Berlin"))

@@ -16,6 +16,8 @@ from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, say_json
 from acklast.cli.servers import broker_of, faults, verified
 from acklast.config import Config, load_app
+from acklast.config.app import load_callable
+from acklast.config.schedules import insist_on_runs
 from acklast.config.secrets import masked
 from acklast.errors import AcklastError, Exit
 from acklast.handlers.app import App
@@ -38,6 +40,7 @@ _FREE: Final = (
 PARTS: Final = (
     "configuration",
     "application",
+    "schedules",
     "broker",
     "topology",
     "ledger",
@@ -89,6 +92,7 @@ async def _all(path: Path) -> list[Checked]:
     return [
         first,
         _application(config),
+        _schedules(config),
         *await _broker(config),
         *await _ledger(config),
     ]
@@ -104,6 +108,17 @@ def _application(config: Config) -> Checked:
     except AcklastError as error:
         return _not_ok("application", error)
     return Checked("application", True, "; ".join(_handled(config, app)))
+
+
+def _schedules(config: Config) -> Checked:
+    try:
+        insist_on_runs(config.schedules)
+        for name, one in config.schedules.items():
+            if one.rows is not None:
+                load_callable(config, f"schedules.{name}.rows", one.rows)
+    except AcklastError as error:
+        return _not_ok("schedules", error)
+    return Checked("schedules", True, ", ".join(config.schedules) or "none is configured")
 
 
 def _handled(config: Config, app: App) -> Iterator[str]:

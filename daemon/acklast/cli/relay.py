@@ -7,11 +7,10 @@ import os
 import socket
 
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
+from acklast.cli.servers import fit_ledger
 from acklast.config import Config, LogFormat
 from acklast.config.rotation import Servers
 from acklast.errors import Exit
-from acklast.ledger.connect import Address
-from acklast.ledger.migrate import check_schema_of
 from acklast.ledger.outbox import Outbox
 from acklast.notify import Notify
 from acklast.relay import Relay, publisher_of
@@ -31,12 +30,7 @@ def relay(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
 async def _relay(config: Config, as_json: bool) -> Exit:
     emitter = Emitter(log.configure(config.log.level, LogFormat.JSON if as_json else config.log.format))
     servers = Servers(config, os.environ)
-    address = Address.of(servers.ledger, allow_unsafe_server=config.ledger.allow_unsafe_server)
-    connection = await address.open()
-    try:
-        await check_schema_of(connection)
-    finally:
-        connection.terminate()
+    address = await fit_ledger(config, servers)
     worker = f"{config.instance}@{socket.gethostname()}:{os.getpid()}"
     made = Relay(
         Outbox(address), publisher_of(config, servers.brokers), emitter, worker, poll_s=config.relay.poll_s

@@ -13,12 +13,12 @@ import typer
 from acklast.cli.lane_target import As, operator_of
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import line, people, say_json
-from acklast.cli.schedule_target import Named, address_of, chosen, linked, said
+from acklast.cli.schedule_target import Named, chosen, linked, said
 from acklast.cli.spans import parse_moment
 from acklast.config import Config
 from acklast.config.schedules import Schedule, insist_on_runs
 from acklast.errors import Exit
-from acklast.ledger.connect import Link
+from acklast.ledger.connect import Address, Link
 from acklast.ledger.firings import Claimed, Firings
 from acklast.ledger.operate import Operator
 from acklast.ledger.schedules import Cause, FiringView, NewFiring, Schedules
@@ -87,7 +87,7 @@ async def _fire(
     config: Config, name: str, given: datetime | None, operator: Operator
 ) -> tuple[bool, FiringView]:
     schedule = config.schedules[name]
-    async with linked(config) as link:
+    async with linked(config) as (link, address):
         ledger = Schedules(link)
         at = moment_to_fire(schedule, given, (await ledger.look()).now)
         run = schedule.run_of(name, at)
@@ -96,7 +96,7 @@ async def _fire(
             raise Refused(
                 f"run {run!r} is one of schedule {whose!r}", f"Give schedules.{name}.run another form"
             )
-        firings, worker = _worker(config, link)
+        firings, worker = _worker(config, link, address)
         if (claimed := await firings.claim_run(run)) is not None:
             await worker.work(claimed)
         view = await ledger.of_run(run)
@@ -104,10 +104,10 @@ async def _fire(
         return new, view
 
 
-def _worker(config: Config, link: Link) -> tuple[Firings, Worker]:
+def _worker(config: Config, link: Link, address: Address) -> tuple[Firings, Worker]:
     lease_s = config.ledger.lease_s
     firings = Firings(link, f"command of {config.instance}", lease_s)
-    return firings, Worker(config, address_of(config), firings, Emitter(), lease_s=lease_s)
+    return firings, Worker(config, address, firings, Emitter(), lease_s=lease_s)
 
 
 # --- a dry run --------------------------------------------------------------------------------------------
@@ -115,13 +115,13 @@ def _worker(config: Config, link: Link) -> tuple[Firings, Worker]:
 
 async def _dry(config: Config, name: str, given: datetime | None) -> dict[str, Any]:
     schedule = config.schedules[name]
-    async with linked(config) as link:
+    async with linked(config) as (link, address):
         ledger = Schedules(link)
         now = (await ledger.look()).now
         at = moment_to_fire(schedule, given, now)
         run = schedule.run_of(name, at)
         there = await ledger.of_run(run)
-        _, worker = _worker(config, link)
+        _, worker = _worker(config, link, address)
         claimed = Claimed(name, at, run, 0, 0, None, 0, now)
         async with worker.reading(claimed, SHOWN) as pages:
             read = await anext(pages)

@@ -16,7 +16,7 @@ from acklast.errors import Exit
 from acklast.ledger.operate import Operator
 from acklast.ledger.schedules import Schedules
 from acklast.schedule.due import Rules, due
-from acklast.schedule.scheduler import firings_of, kind_of, skip_of
+from acklast.schedule.scheduler import firings_of, kind_of
 
 
 def pause(
@@ -81,4 +81,4 @@ async def _resumed(
         return []
     found = due(known.now, paused.at, schedule.when(), Rules.of(schedule))
     firings = firings_of(name, schedule, found, known.now)
-    return await ledger.decide(name, known.now, firings, skip_of(found))
+    return await ledger.decide(name, known.now, firings, found.skipped)

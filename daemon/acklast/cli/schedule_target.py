@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -9,12 +10,13 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from acklast.cli.servers import fit_ledger
 from acklast.config import Config
 from acklast.config.problems import meant
+from acklast.config.rotation import Servers
 from acklast.config.schedules import Schedule
 from acklast.errors import ConfigError
 from acklast.ledger.connect import Address, Link
-from acklast.ledger.migrate import check_schema_of
 from acklast.ledger.schedules import FiringView, Schedules
 
 Named: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The schedule.")]
@@ -35,27 +37,18 @@ def chosen(config: Config, name: str | None) -> Mapping[str, Schedule]:
     return {name: config.schedules[name]}
 
 
-def address_of(config: Config) -> Address:
-    return Address.of(config.ledger.address(), allow_unsafe_server=config.ledger.allow_unsafe_server)
-
-
 @asynccontextmanager
-async def linked(config: Config) -> AsyncIterator[Link]:
-    """One connection to the ledger.
+async def linked(config: Config) -> AsyncIterator[tuple[Link, Address]]:
+    """One connection to the ledger, and the way to more.
 
     Raises:
         ConfigError, SchemaError: it must not be used like this.
         LedgerUnavailable: it does not answer.
     """
-    address = address_of(config)
-    connection = await address.open()
-    try:
-        await check_schema_of(connection)
-    finally:
-        connection.terminate()
+    address = await fit_ledger(config, Servers(config, os.environ))
     link = Link(address)
     try:
-        yield link
+        yield link, address
     finally:
         await link.close()
 
@@ -63,7 +56,7 @@ async def linked(config: Config) -> AsyncIterator[Link]:
 @asynccontextmanager
 async def opened(config: Config) -> AsyncIterator[Schedules]:
     """The schedules in the ledger; raises as ``linked`` does."""
-    async with linked(config) as link:
+    async with linked(config) as (link, _):
         yield Schedules(link)
 
 

@@ -7,12 +7,11 @@ import os
 import socket
 
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
+from acklast.cli.servers import fit_ledger
 from acklast.config import Config, LogFormat
 from acklast.config.rotation import Servers
 from acklast.config.schedules import insist_on_runs
 from acklast.errors import ConfigError, Exit
-from acklast.ledger.connect import Address
-from acklast.ledger.migrate import check_schema_of
 from acklast.notify import Notify
 from acklast.schedule.scheduler import Scheduler
 from acklast.stop import stop_signals
@@ -36,13 +35,7 @@ def scheduler(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
 
 async def _scheduler(config: Config, as_json: bool) -> Exit:
     emitter = Emitter(log.configure(config.log.level, LogFormat.JSON if as_json else config.log.format))
-    servers = Servers(config, os.environ)
-    address = Address.of(servers.ledger, allow_unsafe_server=config.ledger.allow_unsafe_server)
-    connection = await address.open()
-    try:
-        await check_schema_of(connection)
-    finally:
-        connection.terminate()
+    address = await fit_ledger(config, Servers(config, os.environ))
     worker = f"{config.instance}@{socket.gethostname()}:{os.getpid()}"
     notify = Notify()
     made = Scheduler(config, address, emitter, worker, tell=notify.status)

@@ -10,7 +10,10 @@ from aio_pika.abc import AbstractConnection
 
 from acklast.broker import Link
 from acklast.config import Config, Declare
+from acklast.config.rotation import Servers
 from acklast.errors import BrokerUnavailable, TopologyError
+from acklast.ledger.connect import Address
+from acklast.ledger.migrate import check_schema_of
 from acklast.ledger.postgres import PostgresLedger
 from acklast.management import inspected, seen
 from acklast.telemetry.events import Emitter
@@ -73,6 +76,22 @@ async def ledger_of(config: Config) -> AsyncIterator[PostgresLedger]:
         yield ledger
     finally:
         await ledger.close()
+
+
+async def fit_ledger(config: Config, servers: Servers) -> Address:
+    """The ledger's address, with the password of the moment whenever it is used; its schema fits.
+
+    Raises:
+        ConfigError, SchemaError: it must not be used like this.
+        LedgerUnavailable: it does not answer.
+    """
+    address = Address.of(servers.ledger, allow_unsafe_server=config.ledger.allow_unsafe_server)
+    connection = await address.open()
+    try:
+        await check_schema_of(connection)
+    finally:
+        connection.terminate()
+    return address
 
 
 async def require_lane(config: Config, lane: str) -> None:

@@ -74,8 +74,8 @@ class NewFiring:
 
 
 @dataclass(frozen=True, slots=True)
-class NewSkip:
-    """A stretch of firings that are not to be."""
+class Skipped:
+    """Firings that do not fire: how many, and the first and the last of them."""
 
     count: int
     first: datetime
@@ -231,7 +231,7 @@ class Schedules:
         await self._link.fetch(_DECIDED, list(names), until)
 
     async def decide(
-        self, name: str, until: datetime, firings: Sequence[NewFiring], skip: NewSkip | None
+        self, name: str, until: datetime, firings: Sequence[NewFiring], skip: Skipped | None
     ) -> list[str]:
         """Have these fire, unless it is paused; the runs that are new."""
         ats, runs = [one.scheduled_at for one in firings], [one.run for one in firings]

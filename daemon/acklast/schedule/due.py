@@ -9,6 +9,7 @@ from typing import Final, assert_never
 
 from acklast.config.schedules import CatchUp, Schedule
 from acklast.cron import Cron
+from acklast.ledger.schedules import Skipped
 
 IN_TIME: Final = timedelta(minutes=1)
 """A firing that is no later than this is not one to be caught up."""
@@ -46,15 +47,6 @@ class Rules:
         if self.lasts is not None and moment + self.lasts <= now:
             return False  # every job would be too late
         return self.catch_up is not CatchUp.SKIP or now - moment <= IN_TIME
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """Firings that do not fire: how many, and the first and the last of them."""
-
-    count: int
-    first: datetime
-    last: datetime
 
 
 @dataclass(frozen=True, slots=True)

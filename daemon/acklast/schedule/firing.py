@@ -21,7 +21,7 @@ from acklast.schedule.called import callable_pages
 from acklast.schedule.query import sql_pages
 from acklast.schedule.rows import NoRow, Read, Row, Rows, firing_of
 from acklast.telemetry.events import Emitter
-from acklast.template import BadField
+from acklast.template import BadField, KeyTemplate
 from acklast_topology.job import Job
 
 _FIRST_S: Final = 5.0
@@ -49,7 +49,7 @@ def maker_of(config: Config, claimed: Claimed) -> Maker:
     schedule = config.schedules[claimed.schedule]
     lanes = config.fan_outs.get(schedule.lane, (schedule.lane,))
     keeps = {lane: config.lanes[lane].custody is Custody.LEDGER for lane in lanes}
-    return Maker(schedule, claimed, keeps)
+    return Maker(schedule, claimed, keeps, schedule.key_template())
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,7 @@ class Maker:
     claimed: Claimed
     keeps: Mapping[str, bool]
     """The lanes that get a job of each row, and whether the ledger is to keep their messages."""
+    template: KeyTemplate
 
     def page(self, read: Read) -> Page:
         """What a page of rows promises; rows that are no job are told and pass."""
@@ -77,7 +78,7 @@ class Maker:
         Raises:
             BadField: the row has no key.
         """
-        return self.schedule.key_template().render(self.claimed.run, row.fields)
+        return self.template.render(self.claimed.run, row.fields)
 
     def _made(self, row: Row | NoRow) -> list[Promise] | BadRow:
         if isinstance(row, NoRow):

@@ -18,7 +18,7 @@ from acklast.config.schedules import Schedule
 from acklast.errors import LedgerUnavailable
 from acklast.ledger.connect import Address, Link
 from acklast.ledger.firings import Claimed, Firings
-from acklast.ledger.schedules import Cause, Kind, Known, NewFiring, NewSkip, Schedules
+from acklast.ledger.schedules import Cause, Kind, Known, NewFiring, Schedules
 from acklast.schedule.due import IN_TIME, Due, Rules, due
 from acklast.schedule.firing import Worker
 from acklast.telemetry.events import Emitter
@@ -162,7 +162,7 @@ class Scheduler(Chore):
         if skip is not None:
             told = {"count": skip.count, "first": skip.first.isoformat(), "last": skip.last.isoformat()}
             self._emitter.notice("schedule.skipped", "warning", schedule=name, **told)
-        new = await self._ledger.decide(name, now, firings, skip_of(found))
+        new = await self._ledger.decide(name, now, firings, skip)
         for firing in firings:
             if firing.run in new:
                 late_s = round((now - firing.scheduled_at).total_seconds(), 1)
@@ -196,9 +196,3 @@ def firings_of(name: str, schedule: Schedule, found: Due, now: datetime) -> list
         NewFiring(at, schedule.run_of(name, at), Cause.TIME if now - at <= IN_TIME else Cause.LATE)
         for at in found.fire
     ]
-
-
-def skip_of(found: Due) -> NewSkip | None:
-    """What does not fire, for the history."""
-    skip = found.skipped
-    return NewSkip(skip.count, skip.first, skip.last) if skip else None
