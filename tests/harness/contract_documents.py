@@ -107,7 +107,7 @@ _headers = st.builds(
     lambda *parts: {name: value for part in parts for name, value in part.items()},
     st.dictionaries(st.text(st.characters(codec="ascii"), max_size=10), _values, max_size=2),
     _own_headers,
-    st.just({}) | st.just({}) | _event("cloudEvents:") | _event("cloudEvents_"),
+    st.just({}) | st.just({}) | _event("cloudEvents:") | _event("cloudEvents_") | _event("ce-"),
 )
 _properties = st.fixed_dictionaries(
     {},

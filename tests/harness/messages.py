@@ -37,7 +37,7 @@ any_value = st.recursive(
     max_leaves=12,
 )
 _own_names = st.sampled_from(
-    ["job-key", "deadline", "not-before", "run", "cloudEvents:id", "cloudEvents_type"]
+    ["job-key", "deadline", "not-before", "run", "cloudEvents:id", "cloudEvents_type", "ce-id"]
 )
 any_headers = st.dictionaries(_names | _own_names, any_value, max_size=6)
 _text_property = st.none() | any_text | st.binary(max_size=20)

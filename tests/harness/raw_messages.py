@@ -189,7 +189,7 @@ fields = st.recursive(
     max_leaves=8,
 )
 _own = st.sampled_from(
-    [b"deadline", b"not-before", b"run", b"traceparent", b"cloudEvents:id", b"cloudEvents_type"]
+    [b"deadline", b"not-before", b"run", b"traceparent", b"cloudEvents:id", b"cloudEvents_type", b"ce-id"]
 )
 _texts = _octets | st.binary(max_size=255)
 _bodies = (

@@ -170,7 +170,7 @@ def test_a_broken_event_keeps_the_key_of_its_header() -> None:
     assert bad(structured(b"", headers={"job-key": "k-1"})).key == "k-1"
 
 
-@pytest.mark.parametrize("prefix", ["cloudEvents:", "cloudEvents_"])
+@pytest.mark.parametrize("prefix", ["cloudEvents:", "cloudEvents_", "ce-"])
 def test_a_binary_event(prefix: str) -> None:
     job = good(binary(prefix))
     assert (job.key, job.type, job.body, job.content_type) == (

@@ -54,6 +54,7 @@ def test_what_is_valid_is_taken_and_what_is_not_is_refused(document: dict[str, A
         {"properties": {"content_type": "application/cloudevents+json"}, "body": EVENT},
         {"headers": {f"cloudEvents:{name}": value for name, value in EVENT.items()}},
         {"headers": {f"cloudEvents_{name}": value for name, value in EVENT.items()}},
+        {"headers": {f"ce-{name}": value for name, value in EVENT.items()}},
     ],
 )
 def test_good_ones_are_valid(document: dict[str, Any]) -> None:

@@ -1,7 +1,8 @@
 """CloudEvents 1.0 over AMQP, in both content modes, read into what the contract needs of them.
 
 Structured mode is one JSON object in the body; binary mode keeps the data in the body and the attributes in
-headers named ``cloudEvents:...`` or ``cloudEvents_...``.
+headers named ``cloudEvents:...`` or ``cloudEvents_...``, by the binding for AMQP 1.0, or ``ce-...``, by the one
+for RabbitMQ.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from acklast_topology.message import JSON, Broken, RawMessage, Reason
 
 STRUCTURED: Final = "application/cloudevents+json"
 FAMILY: Final = "application/cloudevents"
-PREFIXES: Final = ("cloudEvents:", "cloudEvents_")
+PREFIXES: Final = ("cloudEvents:", "cloudEvents_", "ce-")
 MARKS: Final = ("specversion", "id", "type", "source")
 """Attributes that every event has: a header of one of these names makes a message an event."""
 _MARKED: Final = frozenset(prefix + mark for prefix in PREFIXES for mark in MARKS)
