@@ -1,8 +1,8 @@
 """CloudEvents 1.0 over AMQP, in both content modes, read into what the contract needs of them.
 
 Structured mode is one JSON object in the body; binary mode keeps the data in the body and the attributes in
-headers named ``cloudEvents:...`` or ``cloudEvents_...``, by the binding for AMQP 1.0, or ``ce-...``, by the one
-for RabbitMQ.
+headers named ``cloudEvents:...`` or ``cloudEvents_...``, by the binding for AMQP 1.0, or ``ce-...``, by the
+one for RabbitMQ.
 """
 
 from __future__ import annotations
