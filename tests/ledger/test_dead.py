@@ -271,6 +271,8 @@ async def buffers(operations: Operations, wanted: Wanted, rows: int, of: int) ->
     if of:
         [*_, last] = await page(operations, wanted, of)
         after = last.cursor
+    # As a process has it that asks often: the plan may not depend on what is asked for.
+    await operations.fetch("select set_config('plan_cache_mode', 'force_generic_plan', false)")
     sql = f"explain (analyze, buffers, format json) {page_sql(wanted)}"
     [[text]] = await operations.fetch(sql, *page_arguments(wanted, after, rows))
     plan = json.loads(text)[0]["Plan"]

@@ -185,7 +185,7 @@ _MESSAGE: Final = ", d.exchange, d.routing_key, d.headers, d.properties, d.paylo
 # lanes, and a walk from one to the next in the index finds them.
 _BY_LANE: Final = """
 with recursive lanes (lane) as (
-    (select lane from acklast.dead_letters where $1::text is null or lane = $1 order by lane limit 1)
+    (select lane from acklast.dead_letters where lane >= coalesce($1::text, '') order by lane limit 1)
     union all
     select (select d.lane from acklast.dead_letters d where d.lane > l.lane order by d.lane limit 1)
     from lanes l where l.lane is not null and $1 is null
