@@ -165,3 +165,21 @@ async def test_instances_have_their_own_sessions(ledger: Ledger) -> None:
     await started(ledger, one, "a")
     await started(ledger, two, "b")
     assert [(await view(ledger, key)).worker for key in "ab"] == ["one:1", "two:1"]
+
+
+async def test_a_run_tells_what_has_ended_of_late(ledger: Ledger, session: Session, world: World) -> None:
+    await ledger.manifest("r1", [a_row("done"), a_row("waiting"), a_row("queued")])
+    before = await world.now()
+    await record(ledger, session, await started(ledger, session, "done"), Complete(), "done")
+    fresh = await started(ledger, session, "waiting")
+    await record(ledger, session, fresh, Retry(fresh.now, "busy"), "waiting")
+    run = await ledger.run("r1")
+    assert run is not None
+    assert run.at is not None
+    assert run.ended_at is not None
+    assert before <= run.ended_at <= run.at
+    assert (run.ended_lately, run.open) == (1, 2)
+    await world.grow_old(1)
+    run = await ledger.run("r1")
+    assert run is not None
+    assert run.ended_lately == 0
