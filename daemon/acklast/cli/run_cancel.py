@@ -99,7 +99,7 @@ def _tell(run: str, done: Cancelled) -> None:
         console.print(
             f"run {run} was cancelled by {end.actor} at {plain(end.at)}: {end.reason or 'no reason'}"
         )
-    console.print(f"run {run} is cancelled; {done.jobs} jobs that had not started are", style="green")
+    console.print(f"run {run} is cancelled: {done.jobs} jobs that had not started never will", style="green")
     if left.in_flight:
         console.print(f"  {left.in_flight} run, and end by themselves")
     if left.uncertain:
