@@ -11,6 +11,7 @@ from typing import Final
 import aio_pika
 import asyncpg
 
+from acklast.cli.enqueue import IN_FLIGHT as COMMANDS_IN_FLIGHT
 from acklast.ledger.connect import Address
 from acklast.ledger.outbox import Outbox
 from acklast.manifest import PostgresManifest
@@ -82,13 +83,17 @@ async def _publisher(url: str, _: str, count: int) -> None:
             _require(result.status is Status.CONFIRMED)
 
 
-async def _enqueue(url: str, dsn: str, count: int) -> None:
+async def _enqueue(url: str, dsn: str, count: int, in_flight: int = IN_FLIGHT) -> None:
     async with (
         PostgresManifest.connect(dsn) as manifest,
-        Publisher.connect(url, in_flight=IN_FLIGHT) as publisher,
+        Publisher.connect(url, in_flight=in_flight) as publisher,
     ):
         async for item in publisher.enqueue_many(_jobs(count), run=_RUN, manifest=manifest):
             _require(item.fate == "accepted")
+
+
+async def _command(url: str, dsn: str, count: int) -> None:
+    await _enqueue(url, dsn, count, COMMANDS_IN_FLIGHT)
 
 
 _PROMISE: Final = """
@@ -124,6 +129,7 @@ _WAYS: Final[dict[str, tuple[str, float, Way]]] = {
     "one": ("aio-pika, one at a time", 0.1, _one_by_one),
     "publisher": ("acklast's publisher", 1.0, _publisher),
     "enqueue": ("acklast enqueue, manifest included", 1.0, _enqueue),
+    "command": (f"the same with {COMMANDS_IN_FLIGHT} in flight, as the command has", 1.0, _command),
     "relay": ("acklast's relay, from the outbox", 1.0, _relay),
 }
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 
 import pytest
 
 from acklast_topology.chunks import Chunking, Chunks
-from acklast_topology.dispatch import Parcel
+from acklast_topology.dispatch import Parcel, dispatched
 from acklast_topology.enqueue import enqueued
 from acklast_topology.items import Enqueued, Entry, Fate, Given, Item, Manifested, NoJob
 from acklast_topology.job import Job
@@ -259,3 +259,31 @@ async def test_a_source_that_brings_little_is_not_held_up_by_its_chunk() -> None
         assert len(await anext(chunks)) == 1
     more.set()
     assert [chunk async for chunk in chunks] == []
+
+
+# --- memory ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1000, 10_000])
+async def test_however_many_there_are_few_are_in_hand(count: int) -> None:
+    taken = told_ = most = 0
+
+    def source() -> Iterator[Job]:
+        nonlocal taken
+        for number in range(count):
+            taken += 1
+            yield job(str(number))
+
+    async def send_all(parcels: Sequence[Parcel], settle: Callable[[Parcel, Sent], None]) -> None:
+        for parcel in parcels:
+            asyncio.get_running_loop().call_soon(settle, parcel, Sent(Status.CONFIRMED))
+
+    def dispatch(parcels: Iterable[Parcel] | AsyncIterable[Parcel]) -> AsyncIterator[Parcel]:
+        return dispatched(send_all, parcels, 50, 0)
+
+    async for _ in enqueued(dispatch, source(), "r1", Promises(), Chunking(jobs=100), stop=False):
+        told_ += 1
+        most = max(most, taken - told_)
+    assert told_ == count
+    # A chunk to be read, one that is promised, one that is published, and those in flight.
+    assert most <= 3 * 100 + 50 + 2

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Self, TypedDict, Unpack
 
 from acklast_topology.contract import (
@@ -68,7 +69,7 @@ class Job:
     """What the ledger will tell a repeat from a conflict by."""
 
     def __post_init__(self) -> None:
-        _require_lane(self)
+        _require_lane(self.lane, self.routing_key)
         _require_values(self)
         if self.headers:
             _require_headers(self.headers)
@@ -138,25 +139,29 @@ class Job:
         )
 
     def _all_headers(self) -> dict[str, Any]:
-        own = {
-            KEY_HEADER: self.key,
-            RUN_HEADER: self.run,
-            DEADLINE_HEADER: _rfc3339(self.deadline),
-            NOT_BEFORE_HEADER: _rfc3339(self.not_before),
-        }
-        return {**self.headers, **{name: value for name, value in own.items() if value is not None}}
+        headers = {**self.headers, KEY_HEADER: self.key}
+        if self.run is not None:
+            headers[RUN_HEADER] = self.run
+        if self.deadline is not None:
+            headers[DEADLINE_HEADER] = _rfc3339(self.deadline)
+        if self.not_before is not None:
+            headers[NOT_BEFORE_HEADER] = _rfc3339(self.not_before)
+        return headers
 
 
-def _rfc3339(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.astimezone(UTC).isoformat()
+@lru_cache(64)
+def _rfc3339(moment: datetime) -> str:
+    """Jobs that are made together mostly have the same deadline."""
+    return moment.astimezone(UTC).isoformat()
 
 
-def _require_lane(job: Job) -> None:
-    if not valid_name(job.lane):
-        raise ValueError(f"lane {job.lane!r} is not valid: use {NAME_RULE}")
-    if len(job.routing_key.encode()) > MAX_ROUTING_KEY_BYTES:
+@lru_cache(256)
+def _require_lane(lane: str, routing_key: str) -> None:
+    if not valid_name(lane):
+        raise ValueError(f"lane {lane!r} is not valid: use {NAME_RULE}")
+    if len(routing_key.encode()) > MAX_ROUTING_KEY_BYTES:
         raise ValueError(
-            f"routing key {job.routing_key!r} is too long: use at most {MAX_ROUTING_KEY_BYTES} bytes in all"
+            f"routing key {routing_key!r} is too long: use at most {MAX_ROUTING_KEY_BYTES} bytes in all"
         )
 
 

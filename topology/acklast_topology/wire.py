@@ -11,6 +11,7 @@ import struct
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from aiormq import spec
@@ -22,6 +23,7 @@ _ALWAYS = 1 << 15 | 1 << 13 | 1 << 12 | 1 << 7 | 1 << 6
 """Content type, headers, delivery mode, message id, timestamp."""
 _PRIORITY = 1 << 11
 _TYPE = 1 << 5
+_LENGTH = struct.Struct(">I")
 _INT32 = 2**31
 _INT64 = 2**63
 _UINT64 = 2**64
@@ -52,7 +54,13 @@ def encode_table(table: Mapping[Any, Any]) -> bytes:
         TypeError: a value of a type that AMQP has not.
         ValueError: a number or a name out of AMQP's range.
     """
-    output = b"".join(_short(_octets(key)) + _encode(value) for key, value in table.items())
+    # Nearly every value is a text.
+    output = b"".join(
+        [
+            _name(key) + (b"S" + _long(value.encode()) if value.__class__ is str else _encode(value))
+            for key, value in table.items()
+        ]
+    )
     return struct.pack(">I", len(output)) + output
 
 
@@ -105,6 +113,12 @@ def _timestamp(value: datetime | int | float) -> bytes:
     return struct.pack(">Q", number)
 
 
+@lru_cache(256)
+def _name(key: object) -> bytes:
+    """A header's name; there are few."""
+    return _short(_octets(key))
+
+
 def _octets(key: object) -> bytes:
     if isinstance(key, str):
         return key.encode()
@@ -120,7 +134,7 @@ def _short(octets: bytes) -> bytes:
 
 
 def _long(octets: bytes) -> bytes:
-    return struct.pack(">I", len(octets)) + octets
+    return _LENGTH.pack(len(octets)) + octets
 
 
 def encode_properties(
