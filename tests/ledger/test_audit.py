@@ -75,7 +75,7 @@ async def test_an_entry_says_who_when_why_and_what(operations: Operations) -> No
         (Asked(since=datetime.now(UTC) + timedelta(days=1)), []),
         (Asked(until=datetime.now(UTC) - timedelta(days=1)), []),
     ],
-    ids=str,
+    ids=["all", "kind", "operator", "lane", "key", "run", "half-a-word", "since", "to-come", "long-ago"],
 )
 @pytest.mark.parametrize("limit", [1, 10])
 async def test_the_latest_come_first_page_by_page(
