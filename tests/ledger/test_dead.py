@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -122,6 +123,18 @@ async def test_retention_is_counted_too(operations: Operations, postgres: Postgr
     async for _ in prune(Address.of(postgres.dsn), {LANE: keep}, Dues(), dry_run=False):
         pass
     assert await counted(operations) == []
+
+
+@pytest.mark.usefixtures("letters")
+async def test_a_transaction_left_open_holds_up_no_letter_of_its_group(
+    operations: Operations, postgres: PostgresWorld, session: Session
+) -> None:
+    async with operations.changing() as connection:
+        await connection.execute("delete from acklast.dead_letters where reason = 'gone'")
+        # Waiting for the other's commit, it would never come to an end.
+        await asyncio.wait_for(bury(postgres, session, "f", "gone", "r1"), 30)
+        assert [row[3] for row in await counted(operations)] == [1, 1]
+    assert [row[:2] for row in await counted(operations)] == [("r1", "gone"), ("r1", "shut")]
 
 
 async def test_a_message_that_comes_again_is_one_letter_and_counts_for_the_trend(
