@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 from typing import Any, Final
@@ -20,6 +19,7 @@ from aiormq.abc import ChannelFrame
 from pamqp import frame as frames
 
 from acklast_topology.calls import bounded
+from acklast_topology.value import value
 
 _METHOD_HEAD: Final = Struct(">BHI")
 _HEADER_HEAD: Final = Struct(">BHIHHQ")
@@ -33,7 +33,7 @@ Word = Callable[[Exception | None], None]
 """Is told what the broker said of a message, once: None for a confirm."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Outgoing:
     """One message of a batch. ``properties`` are encoded; their message id is ``message_id``, a fresh one."""
 

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, TypeAlias, assert_never
 
 from acklast_topology.contract import MAX_BYTES
 from acklast_topology.job import Job
+from acklast_topology.value import value
 
 
 class Fate(StrEnum):
@@ -55,7 +56,7 @@ class Manifest(Protocol):
         """Keep the jobs in one transaction; one answer for each, in order. No key comes twice in a call."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Entry:
     """A job with what its enqueuer knows it by, such as its line in a file."""
 
@@ -76,7 +77,7 @@ class NoJob:
 Given: TypeAlias = Job | Entry | NoJob
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Enqueued:
     """One item's fate. ``number`` is its place among all that was given, from 1.
 
@@ -96,7 +97,7 @@ class Enqueued:
         return self.fate in FINE
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Pending:
     """An item that is a job of the run, and is neither promised nor published yet."""
 

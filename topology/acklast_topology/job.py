@@ -26,6 +26,7 @@ from acklast_topology.names import NAME_RULE, valid_name
 from acklast_topology.wire import Properties, encode_properties, encode_table
 
 MAX_ROUTING_KEY_BYTES = 255
+_JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 MAX_HEADER_NAME_BYTES = 128
 
 
@@ -89,9 +90,7 @@ class Job:
             ValueError: as for ``Job``, or the value is not JSON (make dates and decimals text first).
         """
         try:
-            body = json.dumps(
-                payload, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-            ).encode()
+            body = _JSON.encode(payload).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(
                 f"the payload of job {key!r} is not JSON: {error}. Make its values text first"

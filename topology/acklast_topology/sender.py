@@ -21,6 +21,7 @@ from acklast_topology.bulk import Batch, Outgoing
 from acklast_topology.calls import ConnectionDied, bounded, only_real_cancellation, takes_nothing_in
 from acklast_topology.culprit import Largest, is_culprit
 from acklast_topology.message import PERSISTENT
+from acklast_topology.value import value
 from acklast_topology.wire import Properties
 
 _FRAME_OVERHEAD_BYTES: Final = 8 + 12
@@ -52,7 +53,7 @@ class Sent:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Letter:
     """One message of many. ``properties`` encodes them, for a message id and the time in whole seconds.
 

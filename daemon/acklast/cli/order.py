@@ -12,6 +12,7 @@ from acklast.cli.rows import Entry as FileEntry
 from acklast.template import BadField, KeyTemplate
 from acklast_topology.items import Entry, Given, NoJob
 from acklast_topology.job import Job
+from acklast_topology.value import value
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Order:
     deadline: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Source:
     """Where a row came from: it goes with the row's job, and comes back with its fate."""
 

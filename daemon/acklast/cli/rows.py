@@ -15,6 +15,7 @@ MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """A longer line is no job: RabbitMQ itself refuses messages of this size, and memory stays bounded."""
 _MAX_RAW_BYTES: Final = 1024 * 1024
 """A bad row that is longer is not kept as it came: thousands of them would not fit in memory."""
+_JSON: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -175,8 +176,7 @@ def json_body(fields: Mapping[str, Any]) -> bytes:
     Raises:
         ValueError: a value is no JSON.
     """
-    body = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False)
-    return body.encode()
+    return _JSON.encode(fields).encode()
 
 
 def _is_text(values: list[str]) -> bool:
