@@ -170,7 +170,7 @@ async def _publish(publisher: Publisher, rows: Sequence[Promised]) -> Batch:
     by_job: dict[int, Promised] = {}
     for row in rows:
         try:
-            job = Job(row.lane, row.key, row.payload, **row.fields)
+            job = row.job()
         except (ValueError, TypeError) as error:
             batch.dead.append(Dead(row.id, str(error)))
             continue

@@ -15,6 +15,8 @@ import pytest
 from acklast.faults import RELAY_POINT
 from acklast.ledger.api import State
 from acklast.ledger.connect import Address
+from acklast.ledger.dead import Wanted, whole_page
+from acklast.ledger.operate import Operations
 from acklast.ledger.outbox import Outbox
 from acklast.relay import Relay
 from acklast.telemetry.events import Emitter
@@ -198,16 +200,39 @@ async def ingress_back(broker: Broker, queue: aio_pika.abc.AbstractQueue) -> Non
         await queue.bind(ingress, "nowhere")
 
 
-async def test_what_is_no_job_becomes_a_dead_letter(
+NO_JOBS = (
+    ("""headers => '{"x-death": 1}'""", "x-death"),
+    # What Postgres takes, and Python or AMQP does not.
+    ("deadline => '0044-03-15 BC'", "not within the years 1 to 9999"),
+    ("deadline => 'infinity'", "not within the years 1 to 9999"),
+    ("not_before => '20000-01-01'", "not within the years 1 to 9999"),
+    ("""headers => ('{"n": ' || repeat('9', 5000) || '}')::jsonb""", "digits"),
+    ("""headers => '{"n": 1e30}'""", "64 bits"),
+    ("""headers => (repeat('{"a":', 3000) || '1' || repeat('}', 3000))::jsonb""", "nested too deeply"),
+    ("headers => jsonb_build_object('h', repeat('x', 200000))", "more than 65536"),
+)
+
+
+async def test_what_is_no_job_becomes_a_dead_letter_and_holds_up_nobody_else(
     sql: Sql, broker: Broker, ledger_dsn: str, queue: aio_pika.abc.AbstractQueue
 ) -> None:
-    await sql.execute("""select acklast.enqueue('work', 'k', '{}', headers => '{"x-death": 1}')""")
+    for number, (more, _) in enumerate(NO_JOBS):
+        await sql.execute(f"select acklast.enqueue('work', 'k{number}', '{{}}', {more})")
+    await sql.execute("select acklast.enqueue('work', 'other', '{}')")
     async with relay(ledger_dsn) as made, Publisher.connect(broker.url) as publisher:
-        assert await made.once(publisher) == 1
+        assert await made.once(publisher) == len(NO_JOBS) + 1
     assert await waiting(sql) == []
-    [letter] = await sql.fetch("select key, reason, detail, payload, headers from acklast.dead_letters")
-    assert (letter["key"], letter["reason"], letter["payload"]) == ("k", "unpublishable", b"{}")
-    assert "x-death" in letter["detail"]
+    letters = await sql.fetch("select key, reason, detail, payload from acklast.dead_letters order by key")
+    assert [letter["key"] for letter in letters] == [f"k{number}" for number in range(len(NO_JOBS))]
+    for letter, (_, detail) in zip(letters, NO_JOBS, strict=True):
+        assert (letter["reason"], letter["payload"]) == ("unpublishable", b"{}")
+        assert detail in letter["detail"]
+    reading = await Operations.connect(Address.of(ledger_dsn))
+    try:
+        shown = await whole_page(reading, Wanted(), 10)
+    finally:
+        reading.close()
+    assert len(shown) == len(NO_JOBS)  # also those whose headers Python cannot read
 
 
 # --- in a daemon ------------------------------------------------------------------------------------------

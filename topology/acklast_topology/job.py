@@ -174,8 +174,14 @@ def _require_values(job: Job) -> None:
             f"priority {job.priority} of job {job.key!r} is not valid: use 0 to {MAX_PRIORITY}, or None"
         )
     for name, moment in (("deadline", job.deadline), ("not_before", job.not_before)):
-        if moment is not None and moment.tzinfo is None:
+        if moment is None:
+            continue
+        if moment.tzinfo is None:
             raise ValueError(f"{name} of job {job.key!r} has no time zone: use an aware datetime")
+        try:
+            moment.astimezone(UTC)
+        except OverflowError:  # within a day of the years 1 and 9999
+            raise ValueError(f"{name} of job {job.key!r} is out of range: {moment.isoformat()}") from None
 
 
 def _require_headers(headers: Mapping[str, Any]) -> None:

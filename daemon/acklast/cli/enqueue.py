@@ -53,7 +53,8 @@ from acklast.pacing.controls import Refused
 from acklast.template import KeyTemplate
 from acklast_topology.chunks import Chunking
 from acklast_topology.enqueue import REPEATS
-from acklast_topology.items import Given
+from acklast_topology.items import Given, require_run
+from acklast_topology.job import Job
 from acklast_topology.publish import BrokerUnreachable, Publisher, TopologyMissing
 
 IN_FLIGHT: Final = 1024
@@ -101,6 +102,7 @@ def enqueue(
     Items that are not accepted are told one by one; duplicates are fine.
     """
     order = Order(lane, run, template_of(key), job_type, moment_of(deadline, "--deadline"))
+    _require_sound(order)
     about = about_of(moment_of(run_deadline, "--run-deadline"), owner, label or [])
     given = input_of(file, format_, sql, dsn, dsn_file)
     _require_report(on_error, report)
@@ -111,7 +113,7 @@ def enqueue(
     tally = Tally(run, lane, as_json, dry=dry_run)
     ended = False
     try:
-        with refused_rows(report) as put:
+        with refused_rows(report, given.file) as put:
             stop, operator = on_error is OnError.STOP, operator_of(as_)
             plan = Plan(order, lanes, given, about, stop, dry_run, operator)
             ended = asyncio.run(_enqueue(settings, plan, tally, put))
@@ -150,13 +152,23 @@ def moment_of(text: str | None, option: str) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
         problem = "must have an offset: add Z or +hh:mm" if moment.tzinfo is None else ""
+        moment = moment.astimezone(UTC)
         if not problem and moment <= datetime.now(UTC):
             problem = "lies in the past: nothing could be done by then"
-    except ValueError:
+    except (ValueError, OverflowError):  # the second within a day of the year 9999
         problem = "must be a time like 2030-01-31T18:00:00+01:00"
     if problem:
         raise typer.BadParameter(f"{text!r} {problem}", param_hint=option)
-    return moment.astimezone(UTC)
+    return moment
+
+
+def _require_sound(order: Order) -> None:
+    """See that what all jobs have in common is no mistake: told once, and not for each row."""
+    try:
+        require_run(order.run)
+        Job("lane", "key", b"", type=order.type, run=order.run)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--run or --type") from None
 
 
 def about_of(deadline: datetime | None, owner: str | None, labels: Sequence[str]) -> RunAbout:

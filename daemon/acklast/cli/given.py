@@ -122,7 +122,8 @@ def opened(given: Input, order: Order) -> Iterator[Iterable[Given] | AsyncIterab
     else:
         # Whoever writes it may take his time, so a thread reads it. It is left open: it could be closed only
         # once something more comes.
-        stream = open(0 if given.file == STDIN else given.file, "rb", closefd=False)  # noqa: SIM115
+        number = 0 if given.file == STDIN else os.open(given.file, os.O_RDONLY)
+        stream = open(number, "rb", closefd=False)  # noqa: SIM115
         yield _jobs(Threaded(read_rows(stream, given.kind, needed)), order)
 
 

@@ -136,7 +136,8 @@ def reason_of(text: str) -> str:
 
 
 def operator_of(given: str | None) -> Operator:
-    name = " ".join((given or "").split())[:100]
+    # From the environment, perhaps, where bytes that are no UTF-8 pass for text.
+    name = " ".join((given or "").encode(errors="replace").decode().split())[:100]
     return Operator.of(name or None)
 
 

@@ -75,6 +75,11 @@ def _root(
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; every error becomes its lines on standard error and its exit code."""
     as_json = "--json" in arguments
+    if odd := next((one for one in arguments if not _is_text(one)), None):
+        # No database takes it, so no command may get as far as one.
+        remedy = "Write it in UTF-8; of a file with such a name give a link to it"
+        complain(f"the argument {odd!r} is not UTF-8", remedy, Exit.USAGE, as_json=as_json)
+        return Exit.USAGE
     try:
         code = int(app(list(arguments), prog_name="acklast", standalone_mode=False) or Exit.OK)
         sys.stdout.flush()
@@ -98,6 +103,10 @@ def run(arguments: Sequence[str]) -> int:
     if code == INTERRUPTED:
         complain("interrupted", "What was done stays done", code, as_json=as_json)
     return code
+
+
+def _is_text(argument: str) -> bool:
+    return argument.encode(errors="replace").decode() == argument
 
 
 def _usage_of(error: typer.TyperException) -> str:

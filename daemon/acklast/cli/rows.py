@@ -63,7 +63,7 @@ def read_rows(stream: BinaryIO, kind: Kind, needed: frozenset[str] = frozenset()
     ``needed`` are the fields that every row must have: a CSV header without one is an error of the file.
 
     Raises:
-        DataError: a CSV file has no header, or one that cannot be used.
+        DataError: a CSV file has no header, or one that cannot be used; or (later) it cannot be read on.
     """
     match kind:
         case Kind.CSV:
@@ -85,15 +85,24 @@ class _Lines:
 
     def __iter__(self) -> Iterator[bytes]:
         start = _BOM
-        while raw := self._stream.readline(MAX_LINE_BYTES + 1):
-            self.read += len(raw)
+        while raw := self._next():
             line = raw.removeprefix(start)
             start = b""
             self._since.append(line)
             yield line
             while len(raw) > MAX_LINE_BYTES and not raw.endswith(b"\n"):
-                raw = self._stream.readline(MAX_LINE_BYTES + 1)
-                self.read += len(raw)
+                raw = self._next()
+
+    def _next(self) -> bytes:
+        try:
+            raw = self._stream.readline(MAX_LINE_BYTES + 1)
+        except OSError as error:
+            told = error.strerror or str(error)
+            raise DataError(
+                f"the input cannot be read: {told}", "Check the file and its disk, and repeat the command"
+            ) from None
+        self.read += len(raw)
+        return raw
 
     def row(self) -> bytes:
         """All lines since the last call, as they came."""
@@ -149,6 +158,8 @@ def _header(reader: Any, needed: frozenset[str]) -> list[str]:
         ) from None
     except csv.Error as error:
         raise DataError(f"the header row is not valid CSV: {error}", "Correct the first line") from None
+    if not header:
+        raise DataError("the first line is blank", "A CSV file begins with a row of its columns' names")
     repeated = sorted({name for name in header if header.count(name) > 1})
     if not all(header) or repeated or not _is_text(header):
         problem = f"names {repeated[0]!r} twice" if repeated else "has a column without a readable name"

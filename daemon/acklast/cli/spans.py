@@ -33,11 +33,11 @@ def parse_moment(text: str) -> datetime:
     remedy = 'Give RFC 3339 with an offset, like "2030-01-31T03:00:00Z"'
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        if moment.tzinfo is None:
+            raise Refused(f"{text!r} has no offset", remedy)
+        return moment.astimezone(UTC)
+    except (ValueError, OverflowError):  # the second within a day of the years 1 and 9999
         raise Refused(f"{text!r} is no time", remedy) from None
-    if moment.tzinfo is None:
-        raise Refused(f"{text!r} has no offset", remedy)
-    return moment
 
 
 def moment(at: datetime, now: datetime) -> str:

@@ -23,6 +23,9 @@ def whole_file(out: Path) -> Iterator[TextIO]:
     Raises:
         Unwritable: it cannot be opened or put in its place.
     """
+    if out.exists() and not out.is_file():
+        # A device, a pipe: put in its place, the file would take it away from everybody.
+        raise Unwritable(f"{out} is not a regular file", "Choose another --out")
     part = out.with_name(f"{out.name}.part")
     try:
         with _told(out):

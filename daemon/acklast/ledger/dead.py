@@ -277,10 +277,19 @@ def _whole(row: asyncpg.Record) -> Whole:
     message = {
         "exchange": found.pop("exchange"),
         "routing_key": found.pop("routing_key"),
-        "headers": json.loads(found.pop("headers")),
-        "properties": json.loads(found.pop("properties")),
+        "headers": _object(found.pop("headers")),
+        "properties": _object(found.pop("properties")),
     }
     return Whole(Entry(**found), **message, payload=payload)
+
+
+def _object(text: str) -> dict[str, Any]:
+    """A JSON object. What Postgres takes and Python does not is text: it can be shown all the same."""
+    try:
+        found: dict[str, Any] = json.loads(text)
+    except (ValueError, RecursionError):  # a number of thousands of digits, a thousand braces
+        return {"unreadable": text[:1000]}
+    return found
 
 
 _NOTES: Final = """

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import asyncpg
@@ -26,15 +27,41 @@ UNPUBLISHABLE: Final = "unpublishable"
 
 @value
 class Promised:
-    """One row: a job to be published. ``tries`` counts the publishes that were not confirmed."""
+    """One row: a job to be published. ``tries`` counts the publishes that were not confirmed.
+
+    What Postgres takes, and neither Python nor the contract, is text still: a row that cannot be read is its
+    own trouble, and must not keep others from being taken.
+    """
 
     id: int
     lane: str
     key: str
     payload: bytes
-    fields: dict[str, Any]
-    created_at: Any
+    plain: Mapping[str, Any]
+    deadline: str | None
+    not_before: str | None
+    headers: str
     tries: int
+
+    def job(self) -> Job:
+        """
+        Raises:
+            ValueError: no job can be made of it; says why.
+        """
+        deadline, not_before = _moment(self.deadline), _moment(self.not_before)
+        try:
+            headers = json.loads(self.headers)
+        except RecursionError:
+            raise ValueError("the headers are nested too deeply") from None
+        return Job(
+            self.lane,
+            self.key,
+            self.payload,
+            deadline=deadline,
+            not_before=not_before,
+            headers=headers,
+            **self.plain,
+        )
 
 
 @value
@@ -57,8 +84,9 @@ class Dead:
 # Rows that another relay holds are passed over; so is whatever comes after an earlier row of its key, which
 # may be one of those. Rows stay locked until they are published: a relay that dies leaves them for others.
 _TAKE: Final = """
-select o.id, o.lane, o.key, o.payload, o.type, o.content_type, o.run, o.priority, o.deadline, o.not_before,
-       o.headers, o.routing_suffix, o.created_at, o.tries
+select o.id, o.lane, o.key, o.payload, o.type, o.content_type, o.run, o.priority, o.routing_suffix, o.tries,
+       o.headers::text, to_json(o.deadline at time zone 'UTC') #>> '{}' as deadline,
+       to_json(o.not_before at time zone 'UTC') #>> '{}' as not_before
 from acklast.outbox o
 where o.due_at <= clock_timestamp()
   and not exists (select from acklast.outbox e where e.lane = o.lane and e.key = o.key and e.id < o.id)
@@ -90,7 +118,7 @@ select lane, key, run, type, content_type, $4, detail, failure, routing_suffix, 
 from gone
 on conflict (lane, digest) where digest is not null do nothing
 """
-_FIELDS: Final = ("type", "content_type", "run", "priority", "deadline", "not_before", "routing_suffix")
+_PLAIN: Final = ("type", "content_type", "run", "priority", "routing_suffix")
 
 
 class Taken:
@@ -176,10 +204,27 @@ class Outbox:
 
 
 def _promised(row: asyncpg.Record) -> Promised:
-    fields = {name: row[name] for name in _FIELDS} | {"headers": json.loads(row["headers"])}
     return Promised(
-        row["id"], row["lane"], row["key"], row["payload"], fields, row["created_at"], row["tries"]
+        row["id"],
+        row["lane"],
+        row["key"],
+        row["payload"],
+        {name: row[name] for name in _PLAIN},
+        row["deadline"],
+        row["not_before"],
+        row["headers"],
+        row["tries"],
     )
+
+
+def _moment(text: str | None) -> datetime | None:
+    """A time in UTC as Postgres writes it into JSON: beyond the years 1 to 9999, and infinity, too."""
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except ValueError:
+        raise ValueError(f"the time {text} is not within the years 1 to 9999") from None
 
 
 _PROMISE: Final = f"""

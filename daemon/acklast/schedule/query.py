@@ -14,7 +14,7 @@ from acklast.config.schedules import Schedule
 from acklast.errors import ConfigError, LedgerUnavailable
 from acklast.handlers.firing import Firing
 from acklast.ledger.connect import CONNECT_TIMEOUT_S, Address, Connection
-from acklast.schedule.rows import Read, Row, Rows, RowsFailed
+from acklast.schedule.rows import NoRow, Read, Row, Rows, RowsFailed
 
 _AFTER: Final = "acklast_cursor"
 _ROW: Final = "acklast_row"
@@ -114,15 +114,19 @@ async def _read_pages(query: Query, cursor: str | None, page: int) -> Rows:
             if len(rows) > page and rows[page - 1][0] == rows[page][0]:
                 # The next page begins behind this value: rows that share it would be left out.
                 raise RowsFailed(f"the cursor is not different in each row: {rows[page][0]!r} comes twice")
-            read = [_sql_row(after, text) for after, text in rows[:page]]
+            read = [sql_row(after, text) for after, text in rows[:page]]
             cursor = rows[len(read) - 1][0] if read else cursor
             yield Read(read, cursor, len(rows) <= page)
             if len(rows) <= page:
                 return
 
 
-def _sql_row(after: str, text: str) -> Row:
-    return Row(after, json.loads(text), text.encode())
+def sql_row(after: str, text: str) -> Row | NoRow:
+    """A row by its cursor and JSON; one that cannot be read is told, and stops no other."""
+    try:
+        return Row(after, json.loads(text), text.encode())
+    except (ValueError, RecursionError) as error:  # Postgres takes more digits and braces than Python
+        return NoRow(after, f"is no JSON that can be read: {error}")
 
 
 def _quoted(name: str) -> str:
