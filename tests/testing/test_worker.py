@@ -503,7 +503,7 @@ def test_a_daemon_that_loses_a_retry_is_found_out(mail: Mail) -> None:
         worker.fault(LANE, Transient("not_now"))
         job = worker.publish(LANE)
         worker.run_until_idle()
-        with pytest.raises(AssertionError, match="is waiting after 1 attempts"):
+        with pytest.raises(AssertionError, match="is waiting after 1 attempt "):
             job.assert_state("done")
 
 

@@ -211,7 +211,7 @@ def test_a_file_that_was_not_read_to_its_end_is_not_complete(capsys: pytest.Capt
     tally.add(told(1, "k1", Fate.ACCEPTED))
     assert tally.summary(ended=False)["complete"] is False
     tally.tell(ended=False)
-    assert "not the whole file" in capsys.readouterr().out
+    assert "not the whole input" in capsys.readouterr().out
 
 
 def test_every_fate_has_its_meaning() -> None:

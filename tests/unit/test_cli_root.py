@@ -172,6 +172,13 @@ def test_every_exit_code_has_its_meaning_in_the_help(capsys: Capture) -> None:
     assert f"{Exit.CUT.value:>3}  " not in epilog(Exit.UNFIT)
 
 
+def test_a_command_tells_of_itself_alone_what_is_incomplete(capsys: Capture) -> None:
+    assert run(["runs", "watch", "--help"]) == 0
+    told = capsys.readouterr().out
+    assert "  2  some jobs are dead, unresolved or cancelled" in told
+    assert "enqueue" not in told
+
+
 def test_every_exit_code_is_in_the_reference() -> None:
     text = REFERENCE.read_text(encoding="utf-8")
     for code in Exit:

@@ -12,7 +12,7 @@ from rich.console import Console
 from acklast.cli.run_view import forecast, status_line
 from acklast.cli.run_watch import exit_of, picture
 from acklast.errors import Exit
-from acklast.ledger.about import Cancellation, RunAbout
+from acklast.ledger.about import Cancellation, RunAbout, Settings
 from acklast.ledger.api import RunView, State
 from acklast.ledger.run_status import Status, left_s, per_success, rate_per_s, status
 
@@ -99,3 +99,9 @@ def test_a_terminal_shows_how_far_it_is() -> None:
 )
 def test_a_watch_ends_with_what_the_run_came_to(view: RunView, code: Exit) -> None:
     assert exit_of(view) is code
+
+
+def test_an_empty_owner_is_refused_and_not_passed_over() -> None:
+    with pytest.raises(ValueError, match="owner"):
+        Settings(owner="").applied(RunAbout(owner="billing"))
+    assert Settings().applied(RunAbout(owner="billing")).owner == "billing"

@@ -11,7 +11,7 @@ from acklast.cli.dead_select import moment_or_ago
 from acklast.cli.dead_show import safe
 from acklast.cli.lane_target import operations_of
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
-from acklast.cli.output import line, people, plain, say_json
+from acklast.cli.output import line, people, say_json, second
 from acklast.config import Config
 from acklast.errors import Exit
 from acklast.ledger.audit import Asked, Entry, entries
@@ -58,7 +58,7 @@ def _tell(entry: Entry) -> None:
     whom = [("lane", entry.lane), ("key", entry.key), ("run", entry.run)]
     what = "".join(f", {name} {safe(value)}" for name, value in whom if value)
     by = safe(entry.operator) + (f" ({safe(entry.login)})" if entry.login else "")
-    console.print(f"{entry.id:>7}  {plain(entry.at.replace(microsecond=0))}  {entry.action}{what}  by {by}")
+    console.print(f"{entry.id:>7}  {second(entry.at)}  {entry.action}{what}  by {by}")
     if entry.reason:
         console.print(f"{'':9}why: {safe(entry.reason)}")
     if effect := _worth_telling(entry.effect):

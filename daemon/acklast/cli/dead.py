@@ -25,7 +25,7 @@ from acklast.cli.dead_show import document, redaction_of, safe, tell
 from acklast.cli.exits import epilog
 from acklast.cli.lane_target import operations_of
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
-from acklast.cli.output import people, plain, say_json
+from acklast.cli.output import people, plain, say_json, second
 from acklast.config import Config
 from acklast.errors import Exit
 from acklast.ledger import dead
@@ -71,9 +71,11 @@ def _tell_groups(found: list[Group], *, more: bool) -> None:
     for group in found:
         of = f", run {safe(group.run)}" if group.run else ""
         console.print(f"{group.letters:>9,}  {group.lane or '-'}{of}: {safe(group.reason)}  {group.failure}")
-        seen = f"{plain(group.first_at)} to {plain(group.last_at)}"
+        seen = f"{second(group.first_at)} to {second(group.last_at)}"
         versions = ", ".join(map(safe, group.versions))
-        console.print(f"{'':>11}{seen}, by {versions}; {group.trend}: {group.last_hour} within the last hour")
+        console.print(
+            f"{'':>11}{seen}, by {versions}; {group.trend}: {group.last_hour:,} within the last hour"
+        )
     if more:
         console.print("and more: narrow it, or give a larger --limit")
     if not found:
@@ -112,7 +114,7 @@ async def _page(config: Config, wanted: Wanted, limit: int, after: Cursor | None
 def _tell_list(found: list[Entry], following: str | None) -> None:
     console = people()
     for entry in found:
-        at = plain(entry.last_failure_at.replace(microsecond=0))
+        at = second(entry.last_failure_at)
         key = "no key" if entry.key is None else safe(entry.key)
         console.print(
             f"{entry.id:>9}  {at}  {entry.lane or '-'}  {key}: {safe(entry.reason)}  {entry.failure}"
@@ -156,10 +158,10 @@ def _gone(letter: int, notes: list[Note], *, as_json: bool) -> Exit:
         say_json({"id": letter, "notes": notes})
     for note in [] if as_json else notes:
         did = "dropped it" if note.action == "dead.drop" else "said"
-        people().print(f"{plain(note.at)} {note.actor} ({note.login}) {did}: {safe(note.text)}")
+        people().print(f"{second(note.at)} {note.actor} ({note.login}) {did}: {safe(note.text)}")
     return Exit.NOT_FOUND
 
 
 app.command(epilog=epilog())(dead_export.export)
-app.command(epilog=epilog(Exit.INCOMPLETE))(dead_changes.drop)
+app.command(epilog=epilog(incomplete="dead drop"))(dead_changes.drop)
 app.command(epilog=epilog(Exit.NOT_FOUND))(dead_changes.note)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from acklast.cli.output import plain
+from acklast.cli.output import plain, second
 from acklast.config import Config
 from acklast.ledger.dead import Entry, Note, Whole
 from acklast.redact import Redaction, redact, shown
@@ -48,7 +48,7 @@ def tell(console: Console, letter: Whole, notes: list[Note], redaction: Redactio
     for name, value in _lines(letter):
         console.print(f"  {name:<13} {safe(str(value))}")
     for note in notes:
-        console.print(f"  {plain(note.at)} {note.actor} ({note.login}): {safe(note.text)}")
+        console.print(f"  {second(note.at)} {note.actor} ({note.login}): {safe(note.text)}")
     if redaction is None:
         console.print("  its message is shown with --payload")
         return
@@ -78,8 +78,8 @@ def _lines(letter: Whole) -> list[tuple[str, Any]]:
         ("run", entry.run),
         ("type", entry.type),
         ("attempts", entry.attempts),
-        ("first failure", plain(entry.first_failure_at)),
-        ("last failure", plain(entry.last_failure_at)),
+        ("first failure", second(entry.first_failure_at)),
+        ("last failure", second(entry.last_failure_at)),
         ("seen", entry.seen if entry.seen > 1 else None),
         ("worker", f"{entry.worker} ({entry.version})"),
         ("trace", entry.trace_id),

@@ -11,13 +11,21 @@ INTERRUPTED: Final = 130
 UNREAD: Final = 141
 """The shell's code for a command whose reader went away, such as ``head`` (128 + SIGPIPE)."""
 
+_INCOMPLETE: Final = {
+    ("enqueue",): "some items were not accepted; the output names them",
+    ("dead drop",): "some letters stay",
+    ("ledger prune", "jobs missing", "topology apply"): "another is at work",
+    ("runs cancel",): "some jobs are locked",
+    ("runs watch",): "some jobs are dead, unresolved or cancelled",
+    ("lanes",): "not every daemon follows yet",
+    ("schedule fire",): "some rows made no job, or it failed",
+}
+"""By command: one command's help has its own line alone."""
+
 MEANINGS: Final = {
     Exit.OK: "done; nothing was cut, everything fits",
     Exit.CUT: "run: the drain had to cut work; every job was given back or recorded",
-    Exit.INCOMPLETE: "enqueue: some items were not accepted; the output names them."
-    " dead drop: some letters stay. ledger prune, jobs missing, topology apply: another is at work."
-    " runs cancel: some jobs are locked. runs watch: some jobs are dead, unresolved or cancelled."
-    " lanes: not every daemon follows yet. schedule fire: some rows made no job, or it failed",
+    Exit.INCOMPLETE: ". ".join(f"{', '.join(who)}: {what}" for who, what in _INCOMPLETE.items()),
     Exit.NOT_FOUND: "the ledger knows nothing by that name",
     Exit.UNFIT: "check, runs show, runs proof, jobs missing, topology plan --exit-code:"
     " something must be put right, and is told",
@@ -33,7 +41,14 @@ MEANINGS: Final = {
 _ANY: Final = frozenset({Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.SOFTWARE, Exit.CONFIG})
 
 
-def epilog(*own: Exit) -> str:
-    """The codes that a command can end with, for its ``--help``: its own and those that any command may."""
-    codes = sorted(_ANY.union(own))
-    return "Exit codes:\n" + "\n".join(f"{code.value:>3}  {MEANINGS[code]}" for code in codes)
+def epilog(*own: Exit, incomplete: str = "") -> str:
+    """The codes that a command can end with, for its ``--help``: its own and those that any command may.
+
+    ``incomplete`` names a command that can end with ``INCOMPLETE``; of the others nothing is told then.
+    """
+    meanings = dict(MEANINGS)
+    codes = _ANY.union(own)
+    if incomplete:
+        codes |= {Exit.INCOMPLETE}
+        [meanings[Exit.INCOMPLETE]] = [what for who, what in _INCOMPLETE.items() if incomplete in who]
+    return "Exit codes:\n" + "\n".join(f"{code.value:>3}  {meanings[code]}" for code in sorted(codes))

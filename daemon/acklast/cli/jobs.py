@@ -55,7 +55,7 @@ def show(
     return Exit.OK
 
 
-app.command(epilog=epilog(Exit.UNFIT))(missing)
+app.command(epilog=epilog(Exit.UNFIT, incomplete="jobs missing"))(missing)
 
 
 async def _jobs(config: Config, key: str, lane: str | None) -> Sequence[JobView]:

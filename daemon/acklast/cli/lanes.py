@@ -28,9 +28,9 @@ app = typer.Typer(
     epilog=epilog(),
     invoke_without_command=True,
 )
-app.command("pause", epilog=epilog(Exit.INCOMPLETE))(lane_controls.pause)
-app.command("resume", epilog=epilog(Exit.INCOMPLETE))(lane_controls.resume)
-app.command("set", epilog=epilog(Exit.INCOMPLETE))(lane_controls.set_)
+app.command("pause", epilog=epilog(incomplete="lanes"))(lane_controls.pause)
+app.command("resume", epilog=epilog(incomplete="lanes"))(lane_controls.resume)
+app.command("set", epilog=epilog(incomplete="lanes"))(lane_controls.set_)
 
 _STYLES = {
     State.RUNNING: "green",

@@ -16,7 +16,7 @@ from acklast.errors import Exit
 from acklast.ledger import migrate as migrations
 
 app = typer.Typer(help="The ledger in Postgres: its schema, and what is kept.")
-app.command("prune", epilog=epilog(Exit.INCOMPLETE))(prune.prune)
+app.command("prune", epilog=epilog(incomplete="ledger prune"))(prune.prune)
 
 
 @app.callback()

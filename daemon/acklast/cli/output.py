@@ -32,6 +32,11 @@ def plain(value: Any) -> Any:
             return value
 
 
+def second(at: datetime | None) -> str:
+    """A time for people: RFC 3339 in UTC, to the second; a dash where there is none."""
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if at else "-"
+
+
 def line(value: Any) -> str:
     """One JSON document on one line."""
     return json.dumps(plain(value), ensure_ascii=False, default=str)

@@ -10,7 +10,7 @@ import typer
 
 from acklast.cli.lane_target import operations_of
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
-from acklast.cli.output import people, plain, say_json
+from acklast.cli.output import people, plain, say_json, second
 from acklast.cli.proof import ORDER
 from acklast.cli.run_set import said, shown
 from acklast.cli.run_target import NoSuchRun, labels_of
@@ -86,7 +86,7 @@ def _tell(found: list[Listed]) -> None:
     console, now = people(), datetime.now(UTC)
     for one in found:
         view = one.view
-        at = plain(view.created_at.replace(microsecond=0)) if view.created_at else "by header"
+        at = second(view.created_at) if view.created_at else "by header"
         counts = ", ".join(f"{state} {view.counts[state]}" for state in ORDER if view.counts.get(state))
         if not one.counted:
             console.print(f"{at}  {view.run}: more than {COUNTED:,} jobs: runs show, or --exact")

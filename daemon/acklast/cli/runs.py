@@ -48,8 +48,10 @@ def show(
 
 app.command("list", epilog=epilog(Exit.NOT_FOUND))(run_list.list_)
 app.command(epilog=epilog(Exit.NOT_FOUND, Exit.UNFIT))(run_proof.proof)
-app.command(epilog=epilog(Exit.NOT_FOUND, Exit.INCOMPLETE))(run_cancel.cancel)
-app.command(epilog=epilog(Exit.NOT_FOUND, Exit.INCOMPLETE, Exit.CANCELLED, Exit.TIMED_OUT))(run_watch.watch)
+app.command(epilog=epilog(Exit.NOT_FOUND, incomplete="runs cancel"))(run_cancel.cancel)
+app.command(epilog=epilog(Exit.NOT_FOUND, Exit.CANCELLED, Exit.TIMED_OUT, incomplete="runs watch"))(
+    run_watch.watch
+)
 app.command("set", epilog=epilog(Exit.NOT_FOUND))(run_set.set_)
 
 

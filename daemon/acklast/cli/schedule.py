@@ -24,7 +24,7 @@ from acklast.errors import Exit
 from acklast.ledger.schedules import FiringView, Known, Standing
 
 app = typer.Typer(help="Schedules: what fires when, and what has fired.")
-app.command(epilog=epilog(Exit.INCOMPLETE))(fire)
+app.command(epilog=epilog(incomplete="schedule fire"))(fire)
 app.command(epilog=epilog())(pause)
 app.command(epilog=epilog())(resume)
 
@@ -183,7 +183,7 @@ def history(
         for bad in one.bad_rows:
             console.print(f"    {bad['row']}: {bad['problem']}")
     if not found:
-        console.print("nothing has fired yet")
+        console.print(f"nothing of {name} has fired yet" if name else "nothing has fired yet")
     return Exit.OK
 
 

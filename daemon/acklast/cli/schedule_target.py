@@ -31,9 +31,8 @@ def chosen(config: Config, name: str | None) -> Mapping[str, Schedule]:
     if name is None:
         return config.schedules
     if name not in config.schedules:
-        raise ConfigError(
-            f"no schedule {name!r} in {config.path}", meant(name, config.schedules).capitalize()
-        )
+        there = meant(name, config.schedules).capitalize() if config.schedules else "It has none"
+        raise ConfigError(f"no schedule {name!r} in {config.path}", there)
     return {name: config.schedules[name]}
 
 

@@ -83,13 +83,13 @@ class Tally:
         }
 
     def tell(self, *, ended: bool) -> None:
-        """Print the summary; ``ended`` is false where not the whole file was read."""
+        """Print the summary; ``ended`` is false where not the whole input was read."""
         if self.as_json:
             say_json(self.summary(ended=ended))
             return
         if self.dry:
             _say("dry run: nothing was promised or published")
-        _say(f"run {self.run}, lane {self.lane}: {self.rows} rows{'' if ended else ', not the whole file'}")
+        _say(f"run {self.run}, lane {self.lane}: {self.rows} rows{'' if ended else ', not the whole input'}")
         for fate in Fate:
             if self.counts[fate] or fate is Fate.ACCEPTED:
                 meaning = DRY_MEANINGS.get(fate, MEANINGS[fate]) if self.dry else MEANINGS[fate]

@@ -88,7 +88,7 @@ def export(
     return Exit.OK
 
 
-@app.command(epilog=epilog(Exit.INCOMPLETE))
+@app.command(epilog=epilog(incomplete="topology apply"))
 def apply(
     config: ConfigPath = CONFIG,
     migrate: Annotated[

@@ -96,7 +96,7 @@ class Settings:
         labels = {**known.labels, **self.labels}
         return RunAbout(
             None if "deadline" in self.clear else self.deadline or known.deadline,
-            None if "owner" in self.clear else self.owner or known.owner,
+            None if "owner" in self.clear else known.owner if self.owner is None else self.owner,
             {name: value for name, value in labels.items() if value is not None},
         )
 

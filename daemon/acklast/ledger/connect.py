@@ -43,7 +43,7 @@ _REFUSED: Final = (
     asyncpg.InvalidCatalogNameError,
 )
 _DSN_REMEDY: Final = "Check the ledger's DSN (host, port, user, password, database)"
-_REMEDY: Final = "Check that Postgres runs and can be reached; acklast tries again by itself"
+_REMEDY: Final = "Check that Postgres runs and can be reached; daemons try again by themselves"
 
 
 class Unsent(LedgerUnavailable):

@@ -102,7 +102,7 @@ class TestJob:
         found = (self.state, self.attempts, self.reason)
         wanted = (State(state), found[1] if attempts is None else attempts, reason or found[2])
         if found != wanted:
-            self._fail(f"is {_said(*found)}, and not {_said(*wanted)}")
+            self._fail(f"is {_said(*found)}, and not {_said(wanted[0], attempts, reason)}")
 
     def assert_events(self, *names: str) -> None:
         """Fail, with the timeline, unless events of these names happened to it, in this order.
@@ -127,5 +127,6 @@ class TestJob:
         raise AssertionError(f"{self._name} {what}\n{self.story()}")
 
 
-def _said(state: State, attempts: int, reason: str | None) -> str:
-    return f"{state} after {attempts} attempts" + (f" ({reason})" if reason else "")
+def _said(state: State, attempts: int | None, reason: str | None) -> str:
+    after = "" if attempts is None else f" after {attempts} attempt{'' if attempts == 1 else 's'}"
+    return f"{state}{after}" + (f" ({reason})" if reason else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from acklast.testing.stage import Heir
 
@@ -25,6 +25,7 @@ Point: TypeAlias = Literal[
 ``claimed``: nothing has started. ``started``: the handler is about to. ``effect``: it has ended, and nobody
 knows yet. ``recorded``: its verdict is durable, and nothing of it is done. ``acked``: the broker knows.
 """
+POINTS: Final[tuple[Point, ...]] = get_args(Point)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,20 @@ class Planned:
     left: int | None
     """How often it is still to strike; None: every time."""
     skip: int = 0
+    struck: bool = False
+
+    def __post_init__(self) -> None:
+        """
+        Raises:
+            TypeError: the fault is none, such as a class in the place of one of it.
+            ValueError: there is no such point.
+        """
+        if not isinstance(self.fault, Fault):
+            raise TypeError(
+                f"{self.fault!r} is no fault: give one like Crash(), or an exception, not its class"
+            )
+        if isinstance(self.fault, Struck) and self.fault.at not in POINTS:
+            raise ValueError(f"no point {self.fault.at!r} in a delivery: there is {', '.join(POINTS)}")
 
     def fits(self, lane: str, key: str) -> bool:
         """Whether it is meant for this job, now. The first ``skip`` that fit are let go by."""
@@ -122,6 +137,7 @@ class Planned:
             return False
         if self.left is not None:
             self.left -= 1
+        self.struck = True
         return True
 
     def __str__(self) -> str:
@@ -155,4 +171,4 @@ class Script:
 
     def unspent(self) -> list[Planned]:
         """What was planned and never struck: such a test proves nothing."""
-        return [one for one in self._planned if one.left]
+        return [one for one in self._planned if one.left or not one.struck]

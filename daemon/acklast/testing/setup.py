@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from pydantic import ValidationError
+
 from acklast.config import Budget, Config, Lane, Quota, load, load_app
 from acklast.config.app import http_lane
 from acklast.config.models import Drain
@@ -50,11 +52,14 @@ def given(
     config = load(Path(app), {}) if isinstance(app, str | Path) else app if isinstance(app, Config) else None
     code = app if isinstance(app, App) else load_app(_known(config))
     known = dict(config.lanes) if config else {name: Lane() for name in sorted(code.lanes())}
-    found = {name: _changed(Lane, lane, lanes.get(name)) for name, lane in known.items()}
+    found = {name: _changed(Lane, f"lanes[{name!r}]", lane, lanes.get(name)) for name, lane in known.items()}
     _refuse("lane", lanes, found)
     _refuse("HTTP lane", http, [name for name, lane in found.items() if lane.http])
     quotas = dict(config.budgets) if config else {}
-    quotas |= {name: _changed(Budget, quotas.get(name), given) for name, given in budgets.items()}
+    quotas |= {
+        name: _changed(Budget, f"budgets[{name!r}]", quotas.get(name), given)
+        for name, given in budgets.items()
+    }
     _refuse("budget", [lane.budget for lane in found.values() if lane.budget], quotas)
     _refuse_blind(code, found)
     requests: list[Request] = []
@@ -103,14 +108,24 @@ def _budget(budget: Budget, workers: int) -> BudgetSetting:
     return BudgetSetting(part, limits, budget.breaker.rules())
 
 
-def _changed(kind: type[S], known: S | None, change: S | Settings | None) -> S:
-    """What is known with what a test changes in it, checked as in a file."""
+def _changed(kind: type[S], what: str, known: S | None, change: S | Settings | None) -> S:
+    """What is known with what a test changes in it, checked as in a file.
+
+    Raises:
+        ConfigError: a setting is not known, or its value does not fit.
+    """
     if change is None and known is not None:
         return known
     if isinstance(change, kind):
         return change
     before = {} if known is None else {name: getattr(known, name) for name in known.model_fields_set}
-    return kind.model_validate({**before, **dict(change or {})})
+    try:
+        return kind.model_validate({**before, **dict(change or {})})
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        raise ConfigError(
+            f"{what} is not valid: {wrong}", "Give what acklast.toml takes: docs/reference/configuration.md"
+        ) from None
 
 
 def _refuse(what: str, named: Iterable[str], known: Collection[str]) -> None:
