@@ -107,13 +107,15 @@ def test_a_list_says_how_each_stands(command: Command) -> None:
         (('sql = "select id from people"', 'rows = "nothing_there:rows"'), "'nothing_there' is not found"),
     ],
 )
-def test_check_tells_what_would_keep_a_schedule_from_firing(
+def test_what_would_keep_a_schedule_from_firing_is_told_by_check_and_at_the_start(
     command: Command, change: tuple[str, str], said: str
 ) -> None:
     command.configure(more=table().replace(*change))
     ended = command("check", "--json")
     [one] = [part for part in ended.document["checks"] if part["name"] == "schedules"]
     assert (ended.exit, one["ok"], said in one["detail"]) == (Exit.CONFIG, False, True)
+    refused = command("scheduler")
+    assert (refused.exit, said in refused.err) == (Exit.CONFIG, True)
 
 
 # --- fire -------------------------------------------------------------------------------------------------

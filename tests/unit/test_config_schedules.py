@@ -85,6 +85,8 @@ def test_the_environment_sets_a_key(tmp_path: Path) -> None:
         ('sql = "select id from accounts"', "", "sql is missing: give sql, sql_file or rows"),
         ('sql = "select id from accounts"', 'sql_file = "no.sql"', "no.sql: cannot be read: No such file"),
         ("sql = ", 'rows = "digest:rows"\nsql = ', "sql is given besides rows"),
+        ("sql = ", "deadline_s = 1e300\nsql = ", "deadline_s = 1e+300: must be less than or equal to"),
+        ("sql = ", "run_deadline_s = 4e9\nsql = ", "run_deadline_s = 4000000000.0: must be less than or"),
         ("sql = ", 'sql_file = "x"\nsql = ', "sql is given besides sql_file: keep one"),
         ('sql = "select id from accounts"', 'rows = "digest"', 'must be "module:callable"'),
         ('sql = "select id from accounts"', 'rows = "a:b"\ndsn = "postgresql://h/d"', "dsn is for sql alone"),

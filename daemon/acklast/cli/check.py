@@ -16,7 +16,7 @@ from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, say_json
 from acklast.cli.servers import broker_of, faults, verified
 from acklast.config import Config, load_app
-from acklast.config.app import load_callable
+from acklast.config.app import load_rows
 from acklast.config.schedules import insist_on_runs
 from acklast.config.secrets import masked
 from acklast.errors import AcklastError, Exit
@@ -113,9 +113,7 @@ def _application(config: Config) -> Checked:
 def _schedules(config: Config) -> Checked:
     try:
         insist_on_runs(config.schedules)
-        for name, one in config.schedules.items():
-            if one.rows is not None:
-                load_callable(config, f"schedules.{name}.rows", one.rows)
+        load_rows(config)
     except AcklastError as error:
         return _not_ok("schedules", error)
     return Checked("schedules", True, ", ".join(config.schedules) or "none is configured")

@@ -9,6 +9,7 @@ import socket
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.servers import fit_ledger
 from acklast.config import Config, LogFormat
+from acklast.config.app import load_rows
 from acklast.config.rotation import Servers
 from acklast.config.schedules import insist_on_runs
 from acklast.errors import ConfigError, Exit
@@ -30,6 +31,7 @@ def scheduler(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
     if not settings.schedules:
         raise ConfigError(f"{settings.path} has no schedule", "Add a table [schedules.<name>]")
     insist_on_runs(settings.schedules)
+    load_rows(settings)
     return asyncio.run(_scheduler(settings, as_json))
 
 

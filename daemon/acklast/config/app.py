@@ -48,6 +48,17 @@ def load_callable(config: Config, key: str, target: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
+def load_rows(config: Config) -> None:
+    """See that every callable that a schedule names is there.
+
+    Raises:
+        ConfigError: one is not.
+    """
+    for name, one in config.schedules.items():
+        if one.rows is not None:
+            load_callable(config, f"schedules.{name}.rows", one.rows)
+
+
 def _attribute(config: Config, key: str, target: str, define: str) -> Any:
     name, _, attribute = target.partition(":")
     module = _module(config, name, key, target)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-PositiveS = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+LONGEST_S: Final = 100 * 366 * 86_400.0
+"""A hundred years. What is added to a time must not lead out of the calendar: that would fail in use."""
+
+PositiveS = Annotated[float, Field(gt=0, le=LONGEST_S, allow_inf_nan=False)]
 
 
 class Section(BaseModel):
