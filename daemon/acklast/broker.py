@@ -78,6 +78,7 @@ class Link:
         self._why = ""
         self._connection: AbstractConnection | None = None
         self._heard: HeardProtocol | None = None
+        self._left: AbstractConnection | None = None
         self._watching: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
         self._failures = 0
@@ -221,6 +222,9 @@ class Link:
         """
         if connection is not self._connection or self._heard is None or not _alive(connection):
             return
+        if connection is self._left:
+            return  # everybody who waits on it says so in one turn, before it is seen to be gone
+        self._left = connection
         self._emitter.notice("broker.left", "warning", role=self._role, host=self._urls[0].host, why=why)
         self._urls.append(self._urls.pop(0))
         self._heard.abort()

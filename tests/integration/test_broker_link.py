@@ -102,3 +102,20 @@ async def test_a_connection_that_is_silent_is_ended(broker: Broker, bulk: bool) 
         await link.connect_insisting()
         await link.close()
     assert len(told.of("broker.silent")) == 1
+
+
+async def test_a_host_is_left_once_however_many_say_so(broker: Broker) -> None:
+    told = Told()
+    link = Link([broker.url, f"{broker.url}?heartbeat=60"], "test", told.emitter, connect_timeout_s=60)
+    mute = await link.connect()
+    for _ in range(4):  # an even number would come back to the first host
+        link.leave(mute, "nothing is confirmed")
+    assert len(told.of("broker.left")) == 1
+
+    async def gone() -> bool:
+        return await link.connect_insisting() is not mute
+
+    await eventually(gone, 30, "the connection is seen to be gone, and another is there")
+    link.leave(mute, "nothing is confirmed")
+    assert len(told.of("broker.left")) == 1, "the connection that came after it stays"
+    await link.close()
