@@ -122,6 +122,16 @@ def test_a_query_that_cannot_be_used_is_told(command: Command, text: str, exit_:
     assert what in done.err
 
 
+def test_a_value_that_python_cannot_read_is_told(command: Command) -> None:
+    numbers = """select id, (case when id = 2 then '{"n": ' || repeat('9', 5000) || '}' else '{}' end)::json
+                 as more from generate_series(1, 3) id"""
+    ended = query(command, numbers)
+    assert (ended.exit, counts(ended)["accepted"], counts(ended)["malformed"]) == (Exit.INCOMPLETE, 2, 1)
+    ended = query(command, "select 9 as id, '0044-03-15 BC'::date as day")
+    assert ended.exit == Exit.DATA
+    assert "::text" in ended.err
+
+
 @pytest.mark.parametrize(
     ("dsn", "exit_"),
     [("postgresql://u:secret@127.0.0.1:1/x", Exit.UNAVAILABLE), ("postgres://u:se/cret@h/x", Exit.DATA)],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from json import loads
@@ -54,6 +55,9 @@ async def sql_rows(dsn: str, query: str, needed: frozenset[str]) -> AsyncIterato
                 if number == 1:
                     _require_columns(list(record.keys()), needed)
                 yield _entry(number, record)
+    except (ValueError, OverflowError) as error:  # the driver's, for a date before the year 1 for example
+        what = f"a value of the query, behind row {number}, cannot be read: {error}"
+        raise DataError(what, "Make its column text in --sql, by 'column::text'") from None
     finally:
         connection.terminate()  # there is nothing to commit
 
@@ -70,7 +74,23 @@ async def _connect(dsn: str) -> _Connection:
 
 async def _as_json(connection: _Connection) -> None:
     for name in ("json", "jsonb"):
-        await connection.set_type_codec(name, schema="pg_catalog", encoder=str, decoder=loads)
+        await connection.set_type_codec(name, schema="pg_catalog", encoder=str, decoder=_loaded)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    """JSON that Postgres takes and Python does not: its row is told, and the others go on."""
+
+    problem: str
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return loads(text)
+    except RecursionError:
+        return _Unread("it is nested too deeply")
+    except ValueError as error:
+        return _Unread(str(error))
 
 
 @contextmanager
@@ -129,6 +149,8 @@ def json_value(value: Any) -> Any:
     match value:
         case None | bool() | int() | str() | float():
             return value
+        case _Unread(problem=problem):
+            raise ValueError(problem)
         case Decimal():
             return format(value, "f")
         case datetime() | date() | time():
