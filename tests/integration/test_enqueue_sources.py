@@ -110,6 +110,7 @@ def test_a_query_of_many_rows_in_a_file_and_the_dsn_in_the_environment(
     [
         ("select", Exit.OK, ""),
         ("selec 1", Exit.DATA, "syntax error"),
+        ("select $1 as id", Exit.DATA, "not $1"),
         ("select 1 as id, 2 as id", Exit.DATA, "two columns 'id'"),
         ("select 1 as number", Exit.DATA, "the key needs column 'id'"),
         ("delete from acklast.jobs returning key as id", Exit.DATA, "read-only"),

@@ -120,6 +120,15 @@ async def test_jobs_that_somebody_locks_are_told_and_cancelled_by_a_repeat(
         assert await place.exit_of("runs", "cancel", "nobody") == Exit.NOT_FOUND
 
 
+async def test_a_run_that_is_in_the_outbox_alone_can_be_cancelled(new_place: NewPlace, sql: Sql) -> None:
+    async with new_place() as place:
+        await sql.execute("select acklast.enqueue($1, 'early', '{}', run => $2)", LANE, RUN)
+        assert (await place.command("runs", "cancel", RUN))["changed"] is True
+        with place.daemon() as daemon:
+            await place.reaches("early", State.CANCELLED)
+            assert await daemon.drained() == Exit.OK
+
+
 async def test_a_promise_and_a_cancel_at_once_leave_nothing_that_could_start(
     new_place: NewPlace, sql: Sql
 ) -> None:

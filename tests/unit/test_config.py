@@ -289,7 +289,7 @@ def test_a_lane_alone_brings_its_fan_outs_other_lanes_into_the_plan(tmp_path: Pa
         ('[fan_out.mail]\nlanes = ["mail"]', "fan_out.mail has the name of a lane"),
         ('[fan_out.f]\nlanes = ["mial"]', 'fan_out.f.lanes = "mial": must be of the lanes'),
         ('[fan_out.f]\nlanes = ["mail", "mail"]', "fan_out.f.lanes names a lane twice"),
-        ("[fan_out.f]\nlanes = []", "fan_out.f.lanes"),
+        ("[fan_out.f]\nlanes = []", "fan_out.f.lanes must name at least 1"),
         ("[fan_out.F]\nlanes = []", "fan_out"),
         ('[fan_out.f]\nlane = ["mail"]', "did you mean 'lanes'?"),
     ],

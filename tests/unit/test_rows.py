@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acklast.cli import rows as rows_module
 from acklast.cli.rows import MAX_LINE_BYTES, BadRow, DataError, Entry, Kind, Row, read_rows
 from acklast.errors import Exit
 
@@ -75,6 +76,22 @@ def test_an_open_quote_names_the_lines_that_it_swallowed() -> None:
     assert isinstance(rows[0], BadRow)
     assert (rows[0].line, len(rows)) == (2, 1)
     assert "up to line" in rows[0].problem
+
+
+def test_a_long_value_with_line_breaks_is_one_row() -> None:
+    (row, after) = csv_rows('id,note\n1,"' + "2,x\n" * 100_000 + '"\n3,y\n')
+    assert isinstance(row, Row)
+    assert (row.line, len(row.fields["note"]), after.line) == (2, 400_000, 100_003)
+
+
+def test_behind_a_quote_that_nobody_closed_nothing_is_taken_for_a_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rows_module, "MAX_LINE_BYTES", 1000)
+    rows = read_rows(stream('id,note\n1,a\n2,"' + "3,b\n" * 1000), Kind.CSV)
+    assert next(rows).line == 2
+    with pytest.raises(DataError, match="the row at line 3 does not end"):
+        next(rows)
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,8 @@ def read_rows(stream: BinaryIO, kind: Kind, needed: frozenset[str] = frozenset()
     ``needed`` are the fields that every row must have: a CSV header without one is an error of the file.
 
     Raises:
-        DataError: a CSV file has no header, or one that cannot be used; or (later) it cannot be read on.
+        DataError: a CSV file has no header, or one that cannot be used; or (later) it cannot be read on, or a
+            quoted value has no end.
     """
     match kind:
         case Kind.CSV:
@@ -104,6 +105,11 @@ class _Lines:
         self.read += len(raw)
         return raw
 
+    @property
+    def since_bytes(self) -> int:
+        """How much was read since the last call of ``row``."""
+        return sum(map(len, self._since))
+
     def row(self) -> bytes:
         """All lines since the last call, as they came."""
         row = self._since[0] if len(self._since) == 1 else b"".join(self._since)
@@ -121,6 +127,8 @@ class _Lines:
 
 def _csv_rows(stream: BinaryIO, needed: frozenset[str]) -> Iterator[Entry]:
     lines = _Lines(stream)
+    # The library's own limit is low, and behind it the rest of a value would be read as rows.
+    csv.field_size_limit(MAX_LINE_BYTES)
     # strict: without it a stray quote is taken for part of the value, and rows run into each other.
     reader = csv.reader(_text_of(lines), strict=True)
     header = _header(reader, needed)
@@ -132,6 +140,11 @@ def _csv_rows(stream: BinaryIO, needed: frozenset[str]) -> Iterator[Entry]:
         except StopIteration:
             return
         except csv.Error as error:
+            if reader.line_num > line and lines.since_bytes > MAX_LINE_BYTES:
+                raise DataError(
+                    f"the value that is quoted in the row at line {line} does not end within 16 MiB",
+                    "Close the quote, and repeat the command: what is published is left alone",
+                ) from None
             until = f" (up to line {reader.line_num})" if reader.line_num > line else ""
             yield lines.bad(line, f"is not valid CSV{until}: {error}")
             continue

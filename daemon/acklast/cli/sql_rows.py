@@ -107,6 +107,8 @@ def _told() -> Iterator[None]:
     except asyncpg.InterfaceError as error:
         if isinstance(error, ValueError):
             raise
+        if "expects" in str(error):  # the same class as of a connection that ended
+            raise DataError(f"the query is refused: {error}", "Write values in --sql, not $1") from error
         raise _away(error) from error
 
 

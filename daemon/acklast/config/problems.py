@@ -176,6 +176,8 @@ def _flat(error: ValidationError) -> Iterable[tuple[Key, Any, str]]:
                 yield key, None, f"is not a known key: {meant(str(key[-1]), known_keys(key[:-1]))}"
             case "missing":
                 yield key, None, _MISSING.get(key, "is missing")
+            case "too_short":
+                yield key, None, f"must name at least {detail['ctx']['min_length']}"
             case "model_type" | "dict_type" | "mapping_type" | "model_attributes_type":
                 yield key, None, f"must be a table, [{dotted(key)}]"
             case _:

@@ -12,11 +12,12 @@ from acklast.ledger.evidence import storable_json
 from acklast.ledger.operate import Operations, Operator
 from acklast.ledger.reading import about_of
 
-# Whether anything is known of it: a row, or jobs that name it.
+# Whether anything is known of it: a row, or jobs that name it, be they still in the outbox.
 _KNOWN: Final = """
 select exists (select from acklast.runs where run = $1)
     or exists (select from acklast.jobs where run = $1)
     or exists (select from acklast.run_tallies where run = $1)
+    or exists (select from acklast.outbox where run = $1)
 """
 
 # A run that its jobs alone name has no manifest, and gets none.
