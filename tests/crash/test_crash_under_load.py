@@ -51,9 +51,9 @@ async def kill_at_random_moments(place: Site, chance: random.Random) -> None:
     ("seed", "receiver"),
     [
         (1, "bulk"),
-        (2, "library"),
         pytest.param(2, "bulk", marks=pytest.mark.soak),
         pytest.param(1, "library", marks=pytest.mark.soak),
+        pytest.param(2, "library", marks=pytest.mark.soak),
     ],
 )
 async def test_every_job_is_accounted_for_and_effects_repeat_only_across_a_crash(

@@ -31,6 +31,12 @@ from harness.waiting import eventually
 NAMES: Final = Names()
 RUN: Final = "run-1"
 RECEIVERS: Final = tuple(receiver.value for receiver in Receiver)
+one_receiver_else_soak: Final = pytest.mark.parametrize(
+    "receiver",
+    [Receiver.BULK.value, pytest.param(Receiver.LIBRARY.value, marks=pytest.mark.soak)],
+    indirect=True,
+)
+"""For a long test whose subject lies behind the receiver: the other one's turn comes in the long tests."""
 _QUIET_POLLS: Final = 5
 
 

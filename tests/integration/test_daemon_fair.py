@@ -19,7 +19,7 @@ from acklast_topology.plan import FAIR_QUEUES
 from acklast_topology.publish import Job
 from harness import Broker, eventually
 from harness.scripted import LANE
-from harness.site import Site, scripted, site
+from harness.site import Site, one_receiver_else_soak, scripted, site
 from harness.two_lanes import SIDE, SIDE_TYPE
 
 NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
@@ -90,6 +90,7 @@ async def accounted(place: Site, done: int) -> bool:
     return done + await in_queues(place) == BIG + FEW
 
 
+@one_receiver_else_soak
 async def test_a_crash_while_jobs_are_set_aside_loses_none(new_site: NewSite) -> None:
     async with new_site(fair_by="run", lookahead=20, prefetch=20, lease_s=2) as place:
         jobs = [*jobs_of("big", 200), *jobs_of("few", 20)]

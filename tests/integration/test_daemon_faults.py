@@ -21,7 +21,7 @@ from harness.daemon import Daemon
 from harness.manager import Manager
 from harness.proxy import Proxy
 from harness.scripted import LANE
-from harness.site import NAMES, Site, scripted
+from harness.site import NAMES, Site, one_receiver_else_soak, scripted
 
 NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
 
@@ -89,6 +89,7 @@ async def test_a_consumer_that_ends_is_replaced_on_the_same_connection(
         assert len(daemon.said("lane.interrupted")) == 1
 
 
+@one_receiver_else_soak
 async def test_a_connection_that_is_half_open_is_given_up_on_both_sides(
     new_site: NewSite, broker: Broker
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from acklast.errors import Exit
 from acklast.ledger.api import State
-from harness.site import NAMES, Site, scripted
+from harness.site import NAMES, Site, one_receiver_else_soak, scripted
 
 NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
 
@@ -31,6 +31,7 @@ async def test_a_carrier_takes_the_place_of_a_delivery_whose_handler_runs_on(new
         assert await place.ready() == {NAMES.wait("work", 30): 1}, "nothing was settled twice"
 
 
+@one_receiver_else_soak
 async def test_what_waits_for_a_permit_goes_back_in_time(new_site: NewSite) -> None:
     """It stands in a slot, where no recall reaches it, and its downstream has asked for a long pause."""
     async with new_site(longest_unacked_s=2, concurrency=1, quota="5 per 1 s", backoff_cap_s=600) as place:

@@ -14,7 +14,7 @@ from acklast_topology.names import Names
 from harness import eventually
 from harness.daemon import Daemon
 from harness.scripted import LANE
-from harness.site import Site, scripted
+from harness.site import Site, one_receiver_else_soak, scripted
 
 NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
 
@@ -36,6 +36,7 @@ async def nobody_consumes(place: Site) -> bool:
     return await consumers(place) == 0
 
 
+@one_receiver_else_soak
 async def test_three_daemons_of_which_one_is_killed_keep_one_quota(new_site: NewSite) -> None:
     async with new_site(quota="20 per 1 s", lease_s=2) as place:
         jobs = [scripted(f"k-{number:03}", "done") for number in range(150)]

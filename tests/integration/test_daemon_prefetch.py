@@ -12,7 +12,7 @@ from acklast.pacing.prefetch import prefetch_for
 from harness import eventually
 from harness.daemon import Daemon
 from harness.scripted import LANE
-from harness.site import NAMES, Site, scripted
+from harness.site import NAMES, Site, one_receiver_else_soak, scripted
 
 NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
 
@@ -59,6 +59,7 @@ async def test_a_second_daemon_gets_its_share_of_what_a_slow_first_one_could_hol
         assert len(place.log.calls()) == len(place.log.effects()) == total
 
 
+@one_receiver_else_soak
 async def test_a_lane_that_turns_slow_gives_back_and_one_that_turns_fast_takes_more(
     new_site: NewSite,
 ) -> None:
