@@ -43,7 +43,7 @@ def measured(command: Command, *arguments: str) -> tuple[int, dict[str, object]]
         check=False,
     )
     assert done.returncode == Exit.OK, done.stderr
-    return int(done.stderr), json.loads(done.stdout.splitlines()[-1])
+    return int(done.stderr.splitlines()[-1]), json.loads(done.stdout.splitlines()[-1])
 
 
 def test_a_million_rows_take_no_more_memory_than_fifty_thousand(command: Command) -> None:
