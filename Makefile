@@ -16,7 +16,7 @@ export PYTHONPATH := $(CURDIR)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv servers clients demo demo-import demo-reminders test test-brokers check lint format types soak bench bench-pacing bench-proof drill lock clean
+.PHONY: help venv servers clients demo demo-digest demo-import demo-reminders test test-brokers check lint format types soak bench bench-pacing bench-proof drill lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ demo-reminders: servers ## Run the example without Python in the lane: 600 remin
 
 demo-import: servers ## Run the example of a batch: 5,000 rows, a SIGKILL to the enqueue, and the account of every row
 	@$(BIN)/python examples/support-import/support_demo.py $(ARGS)
+
+demo-digest: servers ## Run the example of schedules: a weekly digest that is killed half-way, two lanes on one quota
+	@$(BIN)/python examples/marketplace-digest/digest_demo.py $(ARGS)
 
 test: servers clients ## Run the tests; ARGS="-k name" picks some, WORKERS=0 runs them one after the other
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
