@@ -12,9 +12,9 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias, get_args
 
-POINTS: Final = (
+Point: TypeAlias = Literal[
     "received",
     "parsed",
     "entered",
@@ -26,7 +26,13 @@ POINTS: Final = (
     "published",
     "acked",
     "emitted",
-)
+]
+"""A place in the life of a delivery.
+
+``claimed``: nothing has started. ``started``: the handler is about to. ``effect``: it has ended, and nobody
+knows yet. ``recorded``: its verdict is durable, and nothing of it is done. ``acked``: the broker knows.
+"""
+POINTS: Final[tuple[Point, ...]] = get_args(Point)
 """In the order in which a delivery passes them; see ``acklast.delivery``."""
 
 ENQUEUE_POINTS: Final = ("promising", "promised", "confirmed")

@@ -24,16 +24,12 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # for dev/, which is not ins
 
 import asyncpg
 from digest_account import INVARIANTS, Evidence, summary
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from acklast.config import Config, load
-from acklast.errors import AcklastError
-from dev.need import Missing
-from dev.stack import Stack, stack
-from dev.stage import Commands, Process, Stuck, report_of, stand_in, wait_for
-from dev.workspace import StackError
+from dev.demo import run, tell, tell_counts, tell_invariants
+from dev.stack import Stack
+from dev.stage import Commands, Process, report_of, stand_in, wait_for
 
 HERE: Final = Path(__file__).parent
 MAIL_API: Final = HERE.parent / "rent-reminders" / "mail_api.py"
@@ -219,35 +215,9 @@ def demonstrate(console: Console, servers: Stack) -> bool:
 
 
 def conclude(console: Console, found: Evidence, broken: Mapping[str, list[str]]) -> None:
-    table = Table(box=SIMPLE_HEAD)
-    for heading in ("what", "count", "who says so"):
-        table.add_column(heading, justify="right" if heading == "count" else "left")
-    for what, count, source in summary(found):
-        table.add_row(what, f"{count:,}", source)
-    console.print(table)
-    for name, cases in broken.items():
-        tell(console, f"{'BROKEN' if cases else 'holds '}  {name}", "red" if cases else "green")
-        for case in cases[:5]:
-            tell(console, f"        {case}", "red")
-
-
-def tell(console: Console, text: str, style: str | None = None) -> None:
-    # Lines are not broken to a width: a log file has none.
-    console.print(text, style=style, markup=False, soft_wrap=True)
-
-
-def main() -> int:
-    console = Console(highlight=False)
-    console.print("bringing up broker and ledger")
-    try:
-        with stack() as servers:
-            return 0 if demonstrate(console, servers) else 1
-    except (Missing, StackError, Stuck, AcklastError) as problem:
-        tell(console, f"demo: {problem}", "red")
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    tell_counts(console, summary(found))
+    tell_invariants(console, broken)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(demonstrate))

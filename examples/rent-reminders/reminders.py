@@ -29,16 +29,13 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # for dev/, which is not ins
 
 import tenants
 from account import INVARIANTS, Evidence, name_of, summary
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from acklast.cli.output import plain
-from acklast.errors import AcklastError
 from acklast.ledger.postgres import PostgresLedger
-from dev.need import Missing
-from dev.stack import Stack, stack
-from dev.workspace import StackError
+from dev.demo import run, tell, tell_counts, tell_invariants
+from dev.stack import Stack
+from dev.stage import Stuck, wait_for
 
 HERE: Final = Path(__file__).parent
 IN_TIME: Final = 600
@@ -49,21 +46,6 @@ SHORT_S: Final = 15
 
 No daemon runs meanwhile.
 """
-LIMIT_S: Final = 120
-_POLL_S: Final = 0.2
-
-
-class Stuck(Exception):  # noqa: N818 - named for what is true
-    """A process failed, or did not get there in time."""
-
-
-def wait_for(what: str, ready: Callable[[], Any], timeout_s: float = LIMIT_S) -> None:
-    """Ask ``ready`` until it says so. Raises ``Stuck`` where it does not in time."""
-    until = time.monotonic() + timeout_s
-    while not ready():
-        if time.monotonic() > until:
-            raise Stuck(f"{what}: not within {timeout_s:g} s")
-        time.sleep(_POLL_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,40 +197,14 @@ def demonstrate(console: Console, servers: Stack) -> bool:
 def conclude(
     console: Console, found: Evidence, broken: Mapping[str, list[str]], log: Sequence[Mapping[str, Any]]
 ) -> None:
-    table = Table(box=SIMPLE_HEAD)
-    for heading in ("what", "count", "who says so"):
-        table.add_column(heading, justify="right" if heading == "count" else "left")
-    for what, count, source in summary(found):
-        table.add_row(what, f"{count:,}", source)
-    console.print(table)
+    tell_counts(console, summary(found))
     for line in log:
         if line["event"].startswith("breaker."):
             tell(console, f"{line['timestamp'][11:19]}  {line['event']} {line.get('pause_s', '')}")
     held = sorted(key for key in found.in_time if found.ended(key) == "unresolved")
     tell(console, f"for a person to decide: {', '.join(held)}\n")
-    for name, cases in broken.items():
-        tell(console, f"{'BROKEN' if cases else 'holds '}  {name}", "red" if cases else "green")
-        for case in cases[:5]:
-            tell(console, f"        {case}", "red")
-
-
-def tell(console: Console, text: str, style: str | None = None) -> None:
-    # Lines are not broken to a width: a log file has none.
-    console.print(text, style=style, markup=False, soft_wrap=True)
-
-
-def main() -> int:
-    console = Console(highlight=False)
-    console.print("bringing up broker and ledger")
-    try:
-        with stack() as servers:
-            return 0 if demonstrate(console, servers) else 1
-    except (Missing, StackError, Stuck, AcklastError) as problem:
-        tell(console, f"demo: {problem}", "red")
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    tell_invariants(console, broken)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(demonstrate))

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 import acklast.delivery
 from acklast import App, Context, Interrupted, Permanent, RateLimited, Transient, Unknown, faults
 from acklast.errors import ConfigError
+from acklast.faults import Point
 from acklast.ledger.memory import MemoryLedger
 from acklast.testing import (
     EPOCH,
@@ -34,7 +35,6 @@ from acklast.testing import (
     TestWorker,
     Wait,
 )
-from acklast.testing.script import Point
 from acklast_topology import Job
 from simulation.mutation import Mutation
 

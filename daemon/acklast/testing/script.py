@@ -3,29 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias, get_args
+from typing import TypeAlias
 
+from acklast.faults import POINTS, Point
 from acklast.testing.stage import Heir
-
-Point: TypeAlias = Literal[
-    "received",
-    "parsed",
-    "entered",
-    "claimed",
-    "started",
-    "effect",
-    "decided",
-    "recorded",
-    "published",
-    "acked",
-    "emitted",
-]
-"""A place in the life of a delivery, by the names of ``acklast.faults``.
-
-``claimed``: nothing has started. ``started``: the handler is about to. ``effect``: it has ended, and nobody
-knows yet. ``recorded``: its verdict is durable, and nothing of it is done. ``acked``: the broker knows.
-"""
-POINTS: Final[tuple[Point, ...]] = get_args(Point)
 
 
 @dataclass(frozen=True, slots=True)
