@@ -82,9 +82,12 @@ async def test_a_job_that_takes_all_memory_is_buried_though_two_daemons_restart_
         poison = await place.job("poison")
         assert (poison.state, poison.reason) == (State.DEAD, "crashed")
         assert len(place.log.calls("poison")) == 4
-        assert sorted(effect.key for effect in place.log.effects()) == sorted(others)
         for key in others:
-            assert (await place.job(key)).state is State.DONE
+            job = await place.job(key)
+            assert job.state is State.DONE
+            # An effect that the crash caught before its record was committed is repeated, and only that one.
+            crashes = [attempt.outcome for attempt in job.history].count("crashed")
+            assert 1 <= len(place.log.effects(key)) <= 1 + crashes
 
 
 async def restarting(place: Site, instance: str) -> list[int]:
