@@ -112,6 +112,30 @@ async def test_what_goes_is_no_longer_counted(operations: Operations, postgres: 
 
 
 @pytest.mark.usefixtures("letters")
+async def test_what_is_closed_waits_for_nobody_and_counts_again_once_it_is_opened(
+    operations: Operations, postgres: PostgresWorld
+) -> None:
+    before = await counted(operations)
+    close = "update acklast.dead_letters set closed_at = now(), closed_as = 'redriven' where reason = 'gone'"
+    await postgres.sql(close)
+    assert [row[1] for row in await counted(operations)] == ["shut"]
+    for wanted in (Wanted(), Wanted(lane=LANE)):
+        assert {entry.reason for entry in await page(operations, wanted, 9)} == {"shut"}
+    assert await page(operations, Wanted(reason="gone"), 9) == []
+    await postgres.sql("update acklast.dead_letters set closed_at = null, closed_as = null")
+    assert [row[:4] for row in await counted(operations)] == [row[:4] for row in before]
+
+
+@pytest.mark.usefixtures("letters")
+async def test_what_goes_when_it_is_closed_is_not_counted_twice(
+    operations: Operations, postgres: PostgresWorld
+) -> None:
+    await postgres.sql("update acklast.dead_letters set closed_at = now(), closed_as = 'done'")
+    await postgres.sql("delete from acklast.dead_letters")
+    assert await postgres.sql("select from acklast.dead_counts group by () having sum(letters) <> 0") == []
+
+
+@pytest.mark.usefixtures("letters")
 async def test_retention_is_counted_too(operations: Operations, postgres: PostgresWorld) -> None:
     await postgres.grow_old(50)
     keep = Keep(DAY_S, 100 * DAY_S, 40 * DAY_S)

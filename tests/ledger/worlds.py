@@ -29,12 +29,13 @@ declare
     name text;
 begin
     foreach name in array array['jobs', 'attempts', 'dead_letters', 'runs', 'workers', 'audit', 'run_tallies',
-                                'settlements', 'custody', 'outbox', 'cancelled_runs', 'dead_counts'] loop
+                                'settlements', 'custody', 'outbox', 'cancelled_runs', 'dead_counts',
+                                'redrive_letters', 'redrives'] loop
         continue when pg_relation_size(('acklast.' || name)::regclass) = 0;
         if name = 'audit' then
             alter table acklast.audit disable trigger audit_stays;
         end if;
-        execute format('truncate acklast.%I restart identity', name);
+        execute format('truncate acklast.%I restart identity cascade', name);
         if name = 'audit' then
             alter table acklast.audit enable trigger audit_stays;
         end if;

@@ -86,6 +86,8 @@ def _lines(letter: Whole) -> list[tuple[str, Any]]:
         ("routing key", letter.routing_key),
         ("content type", entry.content_type),
         ("bytes", entry.payload_bytes),
+        ("job", "unresolved" if entry.held and entry.closed_at is None else None),
+        ("closed", f"{second(entry.closed_at)}, {entry.closed_as}" if entry.closed_at else None),
     ]
     return [(name, value) for name, value in lines if value not in (None, "")]
 

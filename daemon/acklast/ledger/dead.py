@@ -1,5 +1,7 @@
 """Dead letters read for people: by kind, page by page, and one of them with all that is known of it.
 
+Pages and groups are of letters that wait for somebody; one by its id is shown whatever became of it.
+
 Nothing here walks the letters: a page is read from an index, whichever page it is, and the groups are counted
 already (``dead_counts``).
 """
@@ -96,6 +98,11 @@ class Entry:
     content_type: str | None
     payload_bytes: int | None
     """None where retention has removed the message."""
+    held: bool = False
+    """Its job was unresolved when it was filed."""
+    closed_at: datetime | None = None
+    """Since when it waits for nobody any more; ``closed_as`` says why: ``redriven`` or ``done``."""
+    closed_as: str | None = None
 
     @property
     def cursor(self) -> Cursor:
@@ -178,22 +185,25 @@ async def total(operations: Operations, wanted: Wanted) -> int:
 
 _ENTRY: Final = """d.id, d.lane, d.key, d.run, d.type, d.reason, d.detail, d.failure, d.attempts,
        d.first_failure_at, d.last_failure_at, d.seen, d.worker, d.version, d.trace_id, d.content_type,
-       octet_length(d.payload) as payload_bytes"""
+       octet_length(d.payload) as payload_bytes, d.held, d.closed_at, d.closed_as"""
 _MESSAGE: Final = ", d.exchange, d.routing_key, d.headers, d.properties, d.payload"
 
 # A page is merged from the next letters of each lane, each found at its place in the index: there are few
 # lanes, and a walk from one to the next in the index finds them.
 _BY_LANE: Final = """
 with recursive lanes (lane) as (
-    (select lane from acklast.dead_letters where lane >= coalesce($1::text, '') order by lane limit 1)
+    (select lane from acklast.dead_letters where lane >= coalesce($1::text, '') and closed_at is null
+     order by lane limit 1)
     union all
-    select (select d.lane from acklast.dead_letters d where d.lane > l.lane order by d.lane limit 1)
+    select (select d.lane from acklast.dead_letters d where d.lane > l.lane and d.closed_at is null
+            order by d.lane limit 1)
     from lanes l where l.lane is not null and $1 is null
 )
 select p.* from (select lane from lanes where lane is not null and ($1 is null or lane = $1)) as w
 cross join lateral (
     select {columns} from acklast.dead_letters d
-    where d.lane = w.lane and d.last_failure_at >= coalesce($2::timestamptz, '-infinity')
+    where d.lane = w.lane and d.closed_at is null
+      and d.last_failure_at >= coalesce($2::timestamptz, '-infinity')
       and (d.last_failure_at, d.id) < (coalesce($3::timestamptz, 'infinity'), $4::bigint)
     order by d.last_failure_at desc, d.id desc limit $5
 ) as p
@@ -211,7 +221,7 @@ select p.* from wanted w
 cross join lateral (
     select {columns} from acklast.dead_letters d
     where d.failure = w.failure and d.lane = w.lane and d.reason = w.reason and coalesce(d.run, '') = w.run
-      and d.last_failure_at >= coalesce($2::timestamptz, '-infinity')
+      and d.closed_at is null and d.last_failure_at >= coalesce($2::timestamptz, '-infinity')
       and (d.last_failure_at, d.id) < (coalesce($3::timestamptz, 'infinity'), $4::bigint)
     order by d.last_failure_at desc, d.id desc limit $5
 ) as p

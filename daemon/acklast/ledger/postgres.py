@@ -180,7 +180,8 @@ class PostgresLedger:
             if not done:
                 raise claim_lost(record)
 
-    # A letter that retention has emptied is whole again when its message comes again.
+    # A letter that retention has emptied is whole again when its message comes again, and one that was closed
+    # waits for somebody again.
     _BURY_STRAY: Final = """
         insert into acklast.dead_letters as d (
             lane, key, run, type, content_type, reason, detail, failure, exchange, routing_key, headers,
@@ -192,7 +193,8 @@ class PostgresLedger:
             run text, type text, content_type text, reason text, detail text, failure text, exchange text,
             routing_key text, headers jsonb, properties jsonb, trace_id text)
         on conflict (lane, digest) where digest is not null
-        do update set seen = d.seen + 1, last_failure_at = clock_timestamp(),
+        do update set seen = d.seen + 1, last_failure_at = clock_timestamp(), closed_at = null,
+                      closed_as = null,
                       headers = case when d.payload is null then excluded.headers else d.headers end,
                       payload = coalesce(d.payload, excluded.payload)
     """

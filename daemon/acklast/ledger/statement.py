@@ -217,13 +217,13 @@ tried as (
 buried as (
     insert into acklast.dead_letters (lane, key, fence, run, type, content_type, reason, detail, failure,
                                       exchange, routing_key, headers, properties, payload, trace_id, attempts,
-                                      first_failure_at, last_failure_at, worker, version)
+                                      first_failure_at, last_failure_at, worker, version, held)
     select o.lane, o.key, o.fence, l.run, l.type, l.content_type, l.reason, l.detail, l.failure, l.exchange,
            l.routing_key, l.headers, l.properties, o.payload, l.trace_id, o.attempts,
            coalesce((select min(t.ended_at) from acklast.attempts t
                      where t.lane = o.lane and t.key = o.key
                        and t.outcome in ('transient', 'permanent', 'unknown', 'crashed')), me.now),
-           me.now, me.worker, me.version
+           me.now, me.worker, me.version, o.new_state = 'unresolved'
     from me cross join owned o cross join lateral jsonb_to_record(o.letter::jsonb) as l (
         run text, type text, content_type text, reason text, detail text, failure text, exchange text,
         routing_key text, headers jsonb, properties jsonb, trace_id text)
