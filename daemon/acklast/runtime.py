@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from acklast import __version__
 from acklast.broker import Link
 from acklast.carriers import CarrierSender
 from acklast.chores import Chore
@@ -127,7 +126,7 @@ class Daemon:
             emitter,
             instance=instance,
             worker=self._worker,
-            version=__version__,
+            version=config.version,
             lease_s=config.ledger.lease_s,
             watch=self._watch,
         )
@@ -280,7 +279,7 @@ class Daemon:
             emitter=self._emitter,
             drain=self._drain,
             worker=self._worker,
-            version=__version__,
+            version=self._config.version,
             chance=random.random,
             custody=lane.custody is Custody.LEDGER,
             watch=self._watch,

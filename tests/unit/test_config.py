@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from acklast import __version__
 from acklast.config import Declare, InvalidConfig, LogFormat, Quota, load, select
 from acklast.config.fair import FairBy
 from acklast.errors import ConfigError
@@ -24,6 +25,21 @@ def test_defaults_are_complete(tmp_path: Path) -> None:
     assert config.budgets["property-api"].quota == Quota(count=50, period_s=1.0)
     assert config.lanes["cleanup"].policy() == Policy()
     assert config.path == tmp_path / "acklast.toml"
+
+
+def test_the_version_is_acklasts_unless_it_is_given(tmp_path: Path) -> None:
+    assert read(tmp_path).version == __version__
+    assert read(tmp_path, f'version = "2026.11-rc1"\n{GOOD}').version == "2026.11-rc1"
+    assert read(tmp_path, env={"ACKLAST_VERSION": "7f3a"}).version == "7f3a"
+    for wrong in ("", "two words", "x" * 101, "\\u0007"):
+        assert "version" in complaint(tmp_path, f'version = "{wrong}"\n{GOOD}')
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "1.5", "1001"])
+def test_redrives_have_a_bound(tmp_path: Path, given: str) -> None:
+    assert read(tmp_path).dead.max_redrives == 3
+    assert read(tmp_path, f"{GOOD}[dead]\nmax_redrives = 1").dead.max_redrives == 1
+    assert "dead.max_redrives" in complaint(tmp_path, f"{GOOD}[dead]\nmax_redrives = {given}")
 
 
 @pytest.mark.parametrize(("concurrency", "prefetch"), [(1, 1000), (500, 1000), (501, 1002), (10_000, 20_000)])

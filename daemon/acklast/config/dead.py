@@ -1,10 +1,10 @@
-"""What of dead letters may be shown."""
+"""What of dead letters may be shown, and how often a job is tried again."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from acklast.config.section import Section
 from acklast.redact import Redaction
@@ -28,3 +28,5 @@ class Dead(Section):
     """Of every lane's dead letters, and of those without a lane."""
 
     redact: RedactPaths = ()
+    max_redrives: Annotated[int, Field(ge=1, le=1000)] = 3
+    """How often one job is tried again by redrives, in all."""

@@ -24,6 +24,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from acklast import __version__
 from acklast.config.buckets import WaitBucketsS
 from acklast.config.dead import Dead, RedactPaths
 from acklast.config.fair import FairBy, parse_fair_by
@@ -42,6 +43,7 @@ DAY_S = 86_400.0
 _POLICY = Policy()
 _BREAKER = BreakerRules()
 _INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+_VERSION_MAX = 100
 _APP = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*\Z")
 
 
@@ -57,6 +59,13 @@ def _instance(value: str) -> str:
         raise ValueError(
             "must be 1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-', starting with a letter or digit"
         )
+    return value
+
+
+def _version(value: str) -> str:
+    # It stands beside every attempt, and is told in lists with others.
+    if not 0 < len(value) <= _VERSION_MAX or not value.isprintable() or " " in value:
+        raise ValueError(f"must be 1 to {_VERSION_MAX} printable characters without a space")
     return value
 
 
@@ -256,6 +265,8 @@ class Config(Section):
     instance: Annotated[str, AfterValidator(_instance)] = Field(
         default_factory=socket.gethostname, validate_default=True
     )
+    version: Annotated[str, AfterValidator(_version)] = __version__
+    """The application's own: a letter that is tried again by another one may end otherwise."""
     state_dir: Path
     app: Annotated[str, AfterValidator(_app)] | None
     """None where every lane is an HTTP lane; ``load`` sees to it."""

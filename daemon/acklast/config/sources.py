@@ -14,7 +14,11 @@ from acklast.config.problems import Key, Problem, dotted, known_keys, meant
 from acklast.config.secrets import secret_path
 from acklast.errors import ConfigError
 
-SHORT = {"ACKLAST_BROKER_URL": ("broker", "urls"), "ACKLAST_LEDGER_DSN": ("ledger", "dsn")}
+SHORT = {
+    "ACKLAST_BROKER_URL": ("broker", "urls"),
+    "ACKLAST_LEDGER_DSN": ("ledger", "dsn"),
+    "ACKLAST_VERSION": ("version",),
+}
 PREFIX = "ACKLAST__"
 _ONE = "ACKLAST_"
 _NAMED = ("lanes", "budgets", "schedules")
