@@ -253,6 +253,7 @@ async def test_a_dropped_letter_leaves_its_account_and_its_job(
     assert (entry["lane"], entry["key"], entry["run"]) == (LANE, "c", "r1")
     assert (was["reason"], was["failure"], was["attempts"], was["payload_bytes"]) == ("gone", GONE, 1, 4)
     assert len(was["payload_sha256"]) == 64
+    assert "no house" not in entry["detail"]  # what a person's name may be in is never put down for good
     [job] = await postgres.ledger.jobs("c")
     assert (job.state, job.reason, job.letters, len(job.history)) == (State.DEAD, "gone", (), 1)
     assert await total(operations, Wanted(run="r1", reason="gone")) == 2

@@ -235,12 +235,13 @@ async def test_attempts_that_have_lost_their_job_go(postgres: PostgresWorld) -> 
 
 async def test_an_emptied_letter_holds_nothing_of_its_message(postgres: PostgresWorld) -> None:
     await postgres.sql(
-        "insert into acklast.dead_letters (lane, reason, failure, headers, payload, first_failure_at,"
-        "                                  last_failure_at, worker, version)"
-        " select 'cleanup', 'r', 'f', '{\"a\": 1}', 'body', at, at, 'w', '1'"
+        "insert into acklast.dead_letters (lane, reason, failure, headers, properties, payload,"
+        "                                  first_failure_at, last_failure_at, worker, version)"
+        " select 'cleanup', 'r', 'f', '{\"a\": 1}', '{\"as_sent_base64\": \"YQ==\", \"priority\": 3}',"
+        "        'body', at, at, 'w', '1'"
         " from (select now() - make_interval(secs => $1)) as t (at)",
         41 * DAY,
     )
     assert await pruned(postgres) == Pruned(payloads=1)
-    [row] = await postgres.sql("select payload, headers, reason from acklast.dead_letters")
-    assert tuple(row) == (None, "{}", "r")
+    [row] = await postgres.sql("select payload, headers, properties, reason from acklast.dead_letters")
+    assert tuple(row) == (None, "{}", '{"priority": 3}', "r")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from pathlib import Path
 
@@ -200,9 +201,27 @@ def test_bounds_that_depend_on_each_other_are_checked(tmp_path: Path) -> None:
     assert "lanes.rent-reminders.keep_payload_s = 3000000000.0: must be at most keep_dead_s" in told
 
 
+@pytest.mark.parametrize(
+    ("windows", "short"),
+    [
+        ("keep_dead_s = 29279", {"keep_dead_s"}),
+        ("keep_payload_s = 29279", {"keep_payload_s"}),
+        ("keep_dead_s = 29279\nkeep_payload_s = 100", {"keep_dead_s", "keep_payload_s"}),
+    ],
+)
+def test_what_a_redrive_needs_stays_for_as_long_as_its_retries(
+    tmp_path: Path, windows: str, short: set[str]
+) -> None:
+    told = complaint(tmp_path, changed("concurrency = 3", windows))
+    again = "must be at least the longest that the retries of a redriven job take, 29280"
+    assert set(re.findall(rf"acklast.toml: lanes.rent-reminders.(\w+) = [0-9.]+: {again}", told)) == short
+    assert told.count("must be") == len(short)
+    assert read(tmp_path, changed("concurrency = 3", "keep_dead_s = 29280")).lanes
+
+
 def test_a_shorter_window_for_dead_letters_takes_the_payload_along(tmp_path: Path) -> None:
-    lane = read(tmp_path, changed("concurrency = 3", "keep_dead_s = 1000")).lanes["rent-reminders"]
-    assert lane.keep_payload_s == 1000
+    lane = read(tmp_path, changed("concurrency = 3", "keep_dead_s = 30000")).lanes["rent-reminders"]
+    assert lane.keep_payload_s == 30_000
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,8 @@ def test_a_rate_is_kept_by_the_pause(took: float, rows: int, pause: float) -> No
 
 
 def test_the_windows_are_the_lanes() -> None:
-    lane = Lane(keep_done_s=400_000, keep_dead_s=500_000, keep_payload_s=1)
-    assert keeps_of({"a": lane}) == {"a": Keep(400_000, 500_000, 1)}
+    lane = Lane(keep_done_s=400_000, keep_dead_s=500_000, keep_payload_s=300_000)
+    assert keeps_of({"a": lane}) == {"a": Keep(400_000, 500_000, 300_000)}
 
 
 async def test_a_pass_that_is_left_early_leaves_nothing_open() -> None:

@@ -254,7 +254,11 @@ class Lane(Section):
         # A job forgotten before its last copy arrives would run again.
         done_s, retry_s = self.keep_done_s, self.longest_retry_s()
         yield "keep_done_s", done_s, done_s >= retry_s, "at least the longest that its retries take", retry_s
+        # What is redriven goes through all its retries again: until it has, its letter is the way back.
         payload_s, dead_s = self.keep_payload_s, self.keep_dead_s
+        again = "at least the longest that the retries of a redriven job take"
+        yield "keep_dead_s", dead_s, dead_s >= retry_s, again, retry_s
+        yield "keep_payload_s", payload_s, payload_s >= min(dead_s, retry_s), again, retry_s
         yield "keep_payload_s", payload_s, payload_s <= dead_s, "at most keep_dead_s", dead_s
 
 

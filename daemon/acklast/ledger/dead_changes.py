@@ -26,8 +26,9 @@ class Dropped:
         return Dropped(self.dropped + other.dropped, self.kept + other.kept, self.missing + other.missing)
 
 
-# The letter goes with its message. What it told of the failure stays in the audit, an entry for each; the job
-# and its attempts stay where they are.
+# The letter goes with its message. Which failure it was stays in the audit, an entry for each; the job and
+# its attempts stay where they are. The detail is not told there: it is free text and may name people, and an
+# entry is never taken back.
 _DROP: Final = """
 with held as materialized (
     select d.id, d.fence is not null and exists (
@@ -38,7 +39,7 @@ with held as materialized (
 ),
 gone as (
     delete from acklast.dead_letters d using held h where d.id = h.id and not h.open
-    returning d.id, d.lane, d.key, d.run, d.fence, d.type, d.reason, d.detail, d.failure, d.attempts,
+    returning d.id, d.lane, d.key, d.run, d.fence, d.type, d.reason, d.failure, d.attempts,
               d.first_failure_at, d.last_failure_at, d.seen, d.worker, d.version, d.trace_id,
               octet_length(d.payload) as payload_bytes, encode(sha256(d.payload), 'hex') as payload_sha256
 ),

@@ -128,7 +128,8 @@ gone as (
     returning 1
 ),
 emptied as (
-    update acklast.dead_letters d set payload = null, headers = '{}'
+    update acklast.dead_letters d
+    set payload = null, headers = '{}', properties = d.properties - 'as_sent_base64'
     where d.ctid = any(array(select h.ctid from acklast.dead_letters h
                              where h.ctid = any(array(select place from expired where not whole))
                              for update skip locked))

@@ -196,6 +196,8 @@ class PostgresLedger:
         do update set seen = d.seen + 1, last_failure_at = clock_timestamp(), closed_at = null,
                       closed_as = null,
                       headers = case when d.payload is null then excluded.headers else d.headers end,
+                      properties = case when d.payload is null then excluded.properties
+                                        else d.properties end,
                       payload = coalesce(d.payload, excluded.payload)
     """
 
