@@ -14,7 +14,7 @@ from acklast.notify import Notify
 from acklast.settle import Delivery
 from acklast.telemetry.events import Emitter, Event, Settled
 
-_SETTLE_S: Final = 5.0
+SETTLE_S: Final = 5.0
 """Time after the deadline in which cut jobs are recorded and given back."""
 _AGAIN_S: Final = 1.0
 
@@ -119,7 +119,7 @@ async def drain(
     began = time.monotonic()
     lanes = list(lanes)
     tally.start()
-    notify.stopping("draining", deadline_s + _SETTLE_S)
+    notify.stopping("draining", deadline_s + SETTLE_S)
     state.started.set()
     running = sum(len(lane.attempting) for lane in lanes)
     for lane in lanes:
@@ -147,7 +147,7 @@ async def drain(
 
 async def _cut(lanes: Sequence[Lane], tasks: Tasks) -> bool:
     """Cancel what runs, and again every second: some code swallows a cancellation. Whether all have ended."""
-    ends = time.monotonic() + _SETTLE_S
+    ends = time.monotonic() + SETTLE_S
     while (left_s := ends - time.monotonic()) > 0:
         for task in [task for lane in lanes for task in lane.attempting]:
             task.cancel()

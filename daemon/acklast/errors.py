@@ -7,6 +7,7 @@ to say what its attempt came to (``JobError``).
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 
 class Exit(IntEnum):
@@ -35,6 +36,10 @@ class Exit(IntEnum):
     """A defect in acklast or in a handler module. Please report it with the log."""
     CONFIG = 78
     """The configuration, the topology or the schema does not fit. A restart does not help."""
+
+
+NO_RESTART: Final = frozenset({Exit.USAGE, Exit.DATA, Exit.CONFIG})
+"""What the units list in RestartPreventExitStatus: the next start would end like this one."""
 
 
 class AcklastError(Exception):

@@ -174,7 +174,7 @@ async def test_what_cannot_be_settled_while_the_ledger_is_away_is_left_and_said(
     await turns()
     receipt = await site.drain()
     assert (receipt.left, receipt.completed, receipt.cut) == (1, 0, True)
-    assert receipt.seconds <= DEADLINE_S + acklast.drain._SETTLE_S + 1
+    assert receipt.seconds <= DEADLINE_S + acklast.drain.SETTLE_S + 1
     assert left.cancelled()
     assert site.state.abandoned
 
