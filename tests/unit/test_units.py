@@ -175,7 +175,7 @@ def test_every_command_is_one(unit: Path) -> None:
 @pytest.mark.parametrize("unit", PLACES, ids=lambda unit: unit.name)
 def test_every_line_has_its_reason(unit: Path) -> None:
     """A comment stands above it, or above the lines that it directly follows."""
-    for paragraph in unit.read_text().split("\n\n"):
+    for paragraph in re.split(r"\n{2,}", unit.read_text().strip()):
         lines = [line for line in paragraph.splitlines() if not line.startswith("[")]
         told = {"Description", "OnCalendar", "WantedBy", "ExecStart"}
         if lines and not {line.partition("=")[0] for line in lines if line[0] != "#"} <= told:
