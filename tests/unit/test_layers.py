@@ -43,6 +43,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "replace",
         "clearing",
         "custody",
+        "resend",
         "manifest",
         "absence",
     ),

@@ -44,10 +44,11 @@ def evidence(raw: RawMessage) -> Evidence:
     """Show a message's headers and properties. Pure; never raises.
 
     Binary is shown escaped, times as ISO 8601, decimals and numbers beyond 64 bits as text. Where anything
-    had to be escaped or cut, the properties show all of them once more as ``AS_SENT``.
+    had to be escaped or cut, or would come back from JSON as something else, the properties show all of them
+    once more as ``AS_SENT``.
     """
     named = ((name, getattr(raw, name)) for name in _PROPERTIES)
-    of_headers, of_properties = _Shower(), _Shower()
+    of_headers, of_properties = _Shower(times=False), _Shower(times=True)
     headers = of_headers.table(raw.headers.items(), 0)
     properties = of_properties.table(((n, v) for n, v in named if v is not None), 0)
     if not (of_headers.whole and of_properties.whole):
@@ -89,8 +90,10 @@ def escaped(value: str | bytes | bytearray) -> str:
 class _Shower:
     """Turns values to JSON's while it counts down what may still be shown."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, times: bool) -> None:
+        """``times``: whoever reads them again knows which texts are times."""
         self._left = MAX_EVIDENCE_BYTES
+        self._times = times
         self.whole = True
         """Whether what was shown can be turned back into what it was."""
 
@@ -127,10 +130,13 @@ class _Shower:
                 return int(value)
             case float() if value - value == 0:  # finite: JSON has no other
                 self._left -= 24
+                # jsonb has no exponents and no negative zero: 1e300 comes back as an integer of 300 digits.
+                self.whole = self.whole and "e" not in repr(value) and repr(value) != "-0.0"
                 return float(value)
             case str() | bytes() | bytearray():
                 return self._text(value)
             case datetime():
+                self.whole = self.whole and self._times
                 return self._text(value.isoformat())
             case Mapping():
                 return self.table(value.items(), depth + 1)

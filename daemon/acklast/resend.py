@@ -1,0 +1,44 @@
+"""A dead letter's message, as it came: what a job is tried again with."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from acklast.frames import message_of
+from acklast.ledger.dead import Whole
+from acklast_topology.evidence import AS_SENT
+from acklast_topology.message import RawMessage
+
+_BEFORE_PROPERTIES: Final = bytes(12)
+"""Class, weight and body size: nobody reads them here."""
+
+
+def raw_of_letter(letter: Whole) -> RawMessage | None:
+    """The message of a letter, byte for byte in all that a consumer can see; None where its content is gone.
+
+    Where JSON could not keep a header or a property as it was, the letter has them once more as AMQP does.
+    """
+    if letter.payload is None:
+        return None
+    sent = letter.properties.get(AS_SENT)
+    if isinstance(sent, str):
+        header = _BEFORE_PROPERTIES + b64decode(sent)
+        return message_of(header, letter.payload, letter.exchange, letter.routing_key, False)
+    return RawMessage(
+        body=letter.payload,
+        exchange=letter.exchange,
+        routing_key=letter.routing_key,
+        headers=letter.headers,
+        **_properties(letter.properties),
+    )
+
+
+def _properties(shown: Mapping[str, Any]) -> dict[str, Any]:
+    """A time is the only property that JSON has in another form."""
+    told = dict(shown)
+    if isinstance(at := told.get("timestamp"), str):
+        told["timestamp"] = datetime.fromisoformat(at)
+    return told

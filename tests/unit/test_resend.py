@@ -1,0 +1,58 @@
+"""A message comes back from its dead letter as it was sent, whatever it holds."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from acklast.ledger.dead import Entry, Whole
+from acklast.resend import raw_of_letter
+from acklast_topology.carrier import carrier_properties
+from acklast_topology.evidence import evidence
+from acklast_topology.message import OddTime, RawMessage
+
+AT = datetime(2025, 6, 1, 12, tzinfo=UTC)
+ENTRY = Entry(1, "l", "k", None, None, "r", "", "f", 1, AT, AT, 1, "w", "1", None, None, 4)
+
+
+def as_jsonb(number: str) -> Any:
+    """Postgres keeps no exponents."""
+    return json.loads(format(Decimal(number), "f"))
+
+
+def letter_of(raw: RawMessage, payload: bytes | None) -> Whole:
+    """As it is read from the ledger, which has numbers without exponents."""
+    seen = evidence(raw)
+    headers = json.loads(json.dumps(seen.headers), parse_float=as_jsonb)
+    properties = json.loads(json.dumps(seen.properties))
+    return Whole(ENTRY, raw.exchange, raw.routing_key, headers, properties, payload)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        RawMessage(b"body", exchange="e", routing_key="l.a", content_type="application/json", type="t.v1"),
+        RawMessage(b"\xff\0", headers={"job-key": "k", "n": {"deep": [1, None, True, "ä"]}, "f": 1.5}),
+        RawMessage(b"", message_id="m", timestamp=AT, priority=0, correlation_id="c", app_id="a"),
+        RawMessage(b"", timestamp=1_748_779_200, delivery_mode=2),
+        RawMessage(b"", timestamp=OddTime(2**64 - 1)),
+        RawMessage(b"", headers={"binary": bytearray(b"\0\xff"), "text": b"\xff", "amount": Decimal("1.50")}),
+        RawMessage(b"", headers={"at": AT}),
+        RawMessage(b"", headers={"large": 1e300, "small": 1e-7, "zero": -0.0}),
+        RawMessage(b"", headers={"long": "x" * 100_000}, type="t"),
+    ],
+)
+def test_a_message_comes_back_as_it_was(raw: RawMessage) -> None:
+    again = raw_of_letter(letter_of(raw, raw.body))
+    assert again == raw
+    sent, resent = (carrier_properties(one, "k") for one in (raw, again))
+    sent.message_id = resent.message_id = "the same"
+    assert resent.marshal() == sent.marshal()
+
+
+def test_of_content_that_is_gone_nothing_comes_back() -> None:
+    assert raw_of_letter(letter_of(RawMessage(b"body"), None)) is None
