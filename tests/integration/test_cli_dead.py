@@ -132,6 +132,40 @@ def test_letters_are_dropped_with_a_reason_and_leave_a_trace(command: Command) -
     assert (kept.document["dropped"], kept.document["kept"]) == (1, 1)
 
 
+def test_an_erased_letter_is_shown_as_what_is_left_of_it(command: Command) -> None:
+    [letter] = [
+        one["id"] for one in command("dead", "list", "--json").document["letters"] if one["key"] == "a"
+    ]
+    ask = ("ledger", "erase", "--key", "a", "--why", "they asked us to", "--json")
+    counts = {"lane": LANE, "letters": 1, "attempts": 0, "results": 0, "kept": 0, "outbox": 0}
+    told = {"key": "a", "dry_run": True, "erased": [counts], "left": []}
+    assert command(*ask, "--dry-run").document == told
+    assert command(*ask, "--as", "night-shift").document == told | {"dry_run": False}
+    assert "nothing is left to erase" in command(*ask[:-1]).out
+    [one] = [one for one in command("dead", "list", "--json").document["letters"] if one["id"] == letter]
+    assert (one["reason"], one["detail"], one["payload_bytes"]) == ("gone", "", None)
+    shown = command("dead", "show", str(letter), "--payload", "--json").document
+    assert (shown["payload"], shown["payload_form"], shown["headers"]) == (None, "gone", {})
+    assert shown["properties"] == {}
+    assert "it was erased, or its retention is over" in command("dead", "show", str(letter), "--payload").out
+    [line] = [one for one in command("dead", "export", "--payload").lines if one["id"] == letter]
+    assert (line["payload"], line["headers"]) == (None, {})
+    [entry] = command("audit", "--action", "ledger.erase", "--json").document["entries"]
+    assert (entry["operator"], entry["key"], entry["reason"]) == ("night-shift", "a", "they asked us to")
+
+
+def test_a_job_that_is_not_over_is_not_erased_and_told_with_its_remedy(command: Command) -> None:
+    held = command("ledger", "erase", "--key", "held", "--why", "x", "--json")
+    assert held.exit == Exit.INCOMPLETE
+    [left] = held.document["left"]
+    assert (left["lane"], left["why"], held.document["erased"]) == (LANE, "unresolved", [])
+    assert left["remedy"] in command("ledger", "erase", "--key", "held", "--why", "x").out.replace("\n", " ")
+    assert command("ledger", "erase", "--key", "held", "--lane", "mail", "--why", "x").exit == Exit.NOT_FOUND
+    assert command("ledger", "erase", "--key", "nobody", "--why", "x").exit == Exit.NOT_FOUND
+    assert command("ledger", "erase", "--key", "held").exit == Exit.USAGE
+    assert command("ledger", "erase", "--key", "held", "--why", " ").exit == Exit.USAGE
+
+
 def test_what_cannot_be_done_is_refused(command: Command) -> None:
     for words, code in {
         ("drop", "--why", "all"): Exit.USAGE,

@@ -32,6 +32,7 @@ from acklast.ledger.controls import Control
 from acklast.ledger.dead import Entry as DeadEntry
 from acklast.ledger.dead import Group, Note, Whole
 from acklast.ledger.dead_changes import Dropped
+from acklast.ledger.erase import Erased, Left
 from acklast.ledger.operate import Audited
 from acklast.ledger.retention import COUNTS
 from acklast.ledger.schedules import FiringView, Paused
@@ -139,6 +140,7 @@ def test_defaults_are_as_the_tables_say(title: str, default: str) -> None:
         ("`acklast enqueue`", {*Fate, *(field.name for field in fields(Item))}),
         ("`acklast jobs show`", {field.name for view in (JobView, Moment) for field in fields(view)}),
         ("`acklast ledger prune`", {*COUNTS, *(field.name for field in fields(Account))}),
+        ("`acklast ledger erase`", names_of(Erased, Left)),
         ("`acklast runs show`", {*account(RunView("r", None, {}, None, 0))}),
         ("`acklast audit`", names_of(AuditEntry)),
         ("`acklast dead`", names_of(Group, DeadEntry, Whole, Note, Dropped) - {"entry"}),

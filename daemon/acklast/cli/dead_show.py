@@ -61,7 +61,7 @@ def tell(console: Console, letter: Whole, notes: list[Note], redaction: Redactio
     body = shown(letter.payload, redaction.body)
     match body.form:
         case "gone":
-            console.print("  its message is gone: its retention is over")
+            console.print("  its message is gone: it was erased, or its retention is over")
         case "withheld":
             console.print(f"  its payload is not shown: {_WITHHELD}")
         case _:

@@ -14,6 +14,7 @@ UNREAD: Final = 141
 _INCOMPLETE: Final = {
     ("enqueue",): "some items were not accepted; the output names them",
     ("dead drop",): "some letters stay",
+    ("ledger erase",): "some jobs are not over, and left as they are",
     ("ledger prune", "jobs missing", "topology apply"): "another is at work",
     ("runs cancel",): "some jobs are locked",
     ("runs watch",): "some jobs are dead, unresolved or cancelled",

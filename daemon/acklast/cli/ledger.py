@@ -6,7 +6,7 @@ import asyncio
 
 import typer
 
-from acklast.cli import prune
+from acklast.cli import erase, prune
 from acklast.cli.audited import audited_if_there
 from acklast.cli.exits import epilog
 from acklast.cli.lane_target import As, operator_of
@@ -17,6 +17,7 @@ from acklast.ledger import migrate as migrations
 
 app = typer.Typer(help="The ledger in Postgres: its schema, and what is kept.")
 app.command("prune", epilog=epilog(incomplete="ledger prune"))(prune.prune)
+app.command("erase", epilog=epilog(Exit.NOT_FOUND, incomplete="ledger erase"))(erase.erase)
 
 
 @app.callback()
