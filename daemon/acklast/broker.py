@@ -66,7 +66,7 @@ class Link:
         lenient.install()
         self._current = current or (lambda: urls)
         self._known = tuple(urls)
-        self._heartbeat_s = heartbeat_s
+        self.heartbeat_s = heartbeat_s
         self._bulk = bulk
         self.protocol: BulkProtocol | None = None
         self._urls = self._parsed(urls)
@@ -75,7 +75,8 @@ class Link:
         self._connect_timeout_s = connect_timeout_s
         self._chance = chance
         self._on_change = on_change
-        self._why = ""
+        self.why = ""
+        """Why it cannot be used, as far as that is known."""
         self._connection: AbstractConnection | None = None
         self._heard: HeardProtocol | None = None
         self._left: AbstractConnection | None = None
@@ -137,12 +138,12 @@ class Link:
         self._is(error.what)
 
     def _is(self, why: str) -> None:
-        if why != self._why:
-            self._why = why
+        if why != self.why:
+            self.why = why
             self._on_change(self._role, why)
 
     def _parsed(self, urls: Sequence[str]) -> list[URL]:
-        return [URL(url).update_query(heartbeat=str(self._heartbeat_s)) for url in urls]
+        return [URL(url).update_query(heartbeat=str(self.heartbeat_s)) for url in urls]
 
     def _renew(self) -> None:
         current = tuple(self._current())
@@ -195,11 +196,11 @@ class Link:
 
         The library waits for three times as long, and says nothing of a broker that blocks.
         """
-        limit_s = self._heartbeat_s * _SILENT_HEARTBEATS
+        limit_s = self.heartbeat_s * _SILENT_HEARTBEATS
         was = False
         while not connection.is_closed:
             await asyncio.sleep(min(_LOOK_AT_S, limit_s / 4))
-            if self._heartbeat_s and heard.silent_s() > limit_s:
+            if self.heartbeat_s and heard.silent_s() > limit_s:
                 self._emitter.notice(
                     "broker.silent", "warning", role=self._role, silent_s=round(heard.silent_s(), 1)
                 )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from acklast.errors import AcklastError
+from acklast.progress import Part
 from acklast.telemetry.events import Emitter
 from acklast_topology.calls import only_real_cancellation
 
@@ -25,6 +26,10 @@ class Chore(ABC):
         """Begin nothing more, at once."""
         if self._task is not None:
             self._task.cancel()
+
+    def part(self, now: float) -> Part:
+        """Whether it goes on, at a moment of the monotonic clock."""
+        return Part(f"the {self.name}", ended=self._task is not None and self._task.done())
 
     async def close(self) -> None:
         """Stop, and wait until its connections are gone."""

@@ -18,6 +18,7 @@ from acklast.channels import LOST, BulkChannel, LibraryChannel, raw_of
 from acklast.outage import Outage
 from acklast.pacing.gate import Gate
 from acklast.pacing.prefetch import Prefetch
+from acklast.progress import Part, Round
 from acklast.receiver import BulkProtocol
 from acklast.settle import Delivery
 from acklast.telemetry.events import Emitter
@@ -35,6 +36,8 @@ _AFRESH: Final = "afresh"
 """The end of a channel that has done nothing wrong."""
 _LOOK_S: Final = 0.5
 """How often the lane's pace is looked at."""
+_STILL_S: Final = 120.0
+"""How long it may take to come round: with many queues, each is looked at before it is consumed again."""
 _BACKLOG_S: Final = 1.0
 """How often a lane that stands by looks for jobs in its queue."""
 
@@ -106,6 +109,7 @@ class Consumer:
         self._seen = (0, 0.0)
         self._end: asyncio.Future[str]
         """How many deliveries had come when last one did, or was still held, and when that was."""
+        self._round = Round()
         self.consuming = asyncio.Event()
         self.ready = asyncio.Event()
         """It consumes or stands by: it has come as far as it can."""
@@ -113,6 +117,7 @@ class Consumer:
     async def run(self) -> None:
         """Consume until ``cancel``: every end of a channel is followed by the next one."""
         while not self._stopping:
+            self._round.again()
             unfit = ""
             connection: AbstractConnection | None = None
             try:
@@ -139,6 +144,12 @@ class Consumer:
             self._interrupted(reason, exact=bool(unfit))
             pause_s = _REOPEN_S[min(self._outage.failures, len(_REOPEN_S)) - 1]
             await asyncio.sleep(pause_s * (0.5 + random.random()))  # noqa: S311 - spreads load, guards nothing
+
+    def part(self, now: float) -> Part:
+        """Whether it comes round, at a moment of the monotonic clock."""
+        name = f"the consumer of {self._queue}"
+        within_s = max(_STILL_S, 4 * self._link.heartbeat_s)  # a broker that is silent is found out by then
+        return Part(name, now - self._round.at, within_s, excuse=self._link.why)
 
     def _interrupted(self, reason: str, *, exact: bool) -> None:
         if self._outage.interrupted(time.monotonic(), reason, exact=exact):
@@ -210,6 +221,7 @@ class Consumer:
         waiting = ends if self._stopping else {*ends, shut}
         try:
             while not (await asyncio.wait(waiting, timeout=_LOOK_S, return_when=_FIRST))[0]:
+                self._round.again()
                 await self._look(channel, session)
         finally:
             shut.cancel()
@@ -244,6 +256,7 @@ class Consumer:
         opened = asyncio.ensure_future(self._gate.opened.wait())
         try:
             while not (opened.done() or self._stopping or any(end.done() for end in ends)):
+                self._round.again()
                 async with bounded(_ANSWER_S):
                     queue = await channel.queue_declare(self._queue, passive=True)
                 self._outage.stands_by(time.monotonic())

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from acklast.consumer import Consumer
 from acklast.lane import Drain, Lane
+from acklast.leaving import Left, leaving
 from acklast.notify import Notify
 from acklast.settle import Delivery
 from acklast.telemetry.events import Emitter, Event, Settled
@@ -114,12 +115,40 @@ async def drain(
     notify: Notify,
     emitter: Emitter,
     deadline_s: float,
+    away: Callable[[], str] = lambda: "",
 ) -> Receipt:
-    """Drain within ``deadline_s`` seconds (and a few more to record what was cut); the receipt."""
+    """Drain within ``deadline_s`` seconds (and a few more to record what was cut); the receipt.
+
+    ``away`` tells which server cannot be reached, if any: the service manager is told.
+    """
     began = time.monotonic()
     lanes = list(lanes)
     tally.start()
-    notify.stopping("draining", deadline_s + SETTLE_S)
+
+    def look() -> Left:
+        running = sum(len(lane.attempting) for lane in lanes)
+        settled = sum(tally.counts[what] for what in ("completed", "given_back", "unknown"))
+        return Left(running, len(tasks), settled, began + deadline_s - time.monotonic(), away())
+
+    async with leaving(notify, look):
+        await _drain(state, lanes, consumers, tasks, cutter, emitter, began + deadline_s)
+    return Receipt(
+        **tally.counts | {"left": tally.counts["left"] + state.left},
+        seconds=round(time.monotonic() - began, 3),
+        deadline_s=deadline_s,
+        cut=state.cutting,
+    )
+
+
+async def _drain(
+    state: Drain,
+    lanes: Sequence[Lane],
+    consumers: Sequence[Consumer],
+    tasks: Tasks,
+    cutter: Cutter,
+    emitter: Emitter,
+    ends: float,
+) -> None:
     state.started.set()
     running = sum(len(lane.attempting) for lane in lanes)
     for lane in lanes:
@@ -128,7 +157,7 @@ async def drain(
     emitter.notice("drain.started", running=running, held=len(tasks))
     await asyncio.gather(*(consumer.cancel() for consumer in consumers))
     state.quiet.set()
-    finished = await _wait_or_cut(tasks, cutter, deadline_s - (time.monotonic() - began))
+    finished = await _wait_or_cut(tasks, cutter, ends - time.monotonic())
     if not finished:
         state.cutting = True
         finished = await _cut(lanes, tasks)
@@ -137,12 +166,6 @@ async def drain(
         state.left = len(tasks)
         tasks.cancel()
         await tasks.wait(1.0)
-    return Receipt(
-        **tally.counts | {"left": tally.counts["left"] + state.left},
-        seconds=round(time.monotonic() - began, 3),
-        deadline_s=deadline_s,
-        cut=state.cutting,
-    )
 
 
 async def _cut(lanes: Sequence[Lane], tasks: Tasks) -> bool:

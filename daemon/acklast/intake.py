@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from acklast.pacing.slots import Slots
+from acklast.progress import Part, Round
 from acklast.settle import Delivery
 
 
@@ -32,6 +33,9 @@ class Intake:
         self._start = start
         self._came: deque[Delivery] = deque()
         self._waiting: Line = self._came if line is None else line
+        self.lane = ""
+        """Its name, for people."""
+        self._round = Round()
         self._starting = 0
         """Tasks that were made and have not run yet: each takes its slot when it does."""
         slots.on_free = self.go_on
@@ -67,9 +71,19 @@ class Intake:
             recalled.append(self._came.popleft())
         return recalled
 
+    def part(self, now: float) -> Part:
+        """Whether what waits is started while slots are free, at a moment of the monotonic clock.
+
+        A slot is held by whoever waits for a permit, for the ledger or for a handler: nothing of that is
+        standing still.
+        """
+        idle = len(self) > 0 and self._slots.held < self._slots.count and not self._slots.closed
+        return Part(f"lane {self.lane}, with jobs and free slots,", now - self._round.at if idle else 0.0)
+
     def _has_room(self) -> bool:
         return self._slots.closed or self._slots.held + self._starting < self._slots.count
 
     def _begin(self, delivery: Delivery) -> None:
+        self._round.again()
         self._starting += 1
         self._start(delivery)

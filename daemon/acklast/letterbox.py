@@ -77,8 +77,15 @@ class Letterbox:
     fan_outs: Mapping[str, Sequence[str]]
     """The lanes of each fan-out."""
 
-    def consumers(self, link: Link, emitter: Emitter, fit: Callable[[str], Awaitable[str]]) -> list[Consumer]:
-        """One for each queue. ``fit`` tells why a queue may not be consumed as it is."""
+    def consumers(
+        self,
+        link: Link,
+        emitter: Emitter,
+        fit: Callable[[str], Awaitable[str]],
+        on_change: Callable[[str, str], None] = lambda queue, why: None,
+    ) -> list[Consumer]:
+        """One for each queue. ``fit`` tells why a queue may not be consumed as it is; ``on_change`` is told
+        the queue and why it is not consumed, or nothing where it is."""
         quiet = quietly(emitter)
         return [
             Consumer(
@@ -90,6 +97,7 @@ class Letterbox:
                 inlet.recall,
                 quiet,
                 partial(fit, inlet.queue),
+                on_change=partial(on_change, inlet.queue),
             )
             for lane, inlet in self._inlets()
         ]

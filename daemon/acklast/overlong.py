@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from acklast.drain import Tasks
 from acklast.lane import Lane
+from acklast.progress import Part
 from acklast.settle import Delivery
 from acklast_topology import contract
 from acklast_topology.contract import Envelope
@@ -29,6 +30,10 @@ class Overlong:
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="overlong")
+
+    def part(self, now: float) -> Part:
+        """Whether it looks, at a moment of the monotonic clock."""
+        return Part("the look at long deliveries", ended=self._task is not None and self._task.done())
 
     async def close(self) -> None:
         if self._task is not None:

@@ -15,9 +15,12 @@ class Readiness:
         self._say = say
         self._down: dict[tuple[str, str], str] = {}
         self._links: dict[str, str] = {}
+        self._unread: dict[str, str] = {}
         self._ledger = ""
         self._paused: list[str] = []
         self._said = self.text()
+        self.leaving = False
+        """A drain has begun, which tells how it is itself."""
 
     def lane(self, name: str, queue: str, why: str) -> None:
         """A queue of a lane is not consumed, and why; or it is, with nothing to say."""
@@ -42,6 +45,18 @@ class Readiness:
         self._paused = lanes
         self._tell()
 
+    def letterbox(self, queue: str, why: str) -> None:
+        """A queue of what the broker set aside is not consumed, and why; or it is, with nothing to say."""
+        if why:
+            self._unread[queue] = why
+        else:
+            self._unread.pop(queue, None)
+        self._tell()
+
+    def away(self) -> str:
+        """Which server cannot be used, and why; nothing where both can."""
+        return self._ledger or next((why for why in self._links.values() if why), "")
+
     def text(self) -> str:
         """The line."""
         if self._ledger:
@@ -59,9 +74,11 @@ class Readiness:
             for role, why in self._links.items()
             if role != CONSUMER and why and why != broker
         ]
+        if not broker:
+            said += [f"letterbox, {queue}: {why}" for queue, why in self._unread.items()]
         return said + ([f"paused: {', '.join(self._paused)}"] if self._paused else [])
 
     def _tell(self) -> None:
-        if (text := self.text()) != self._said:
+        if not self.leaving and (text := self.text()) != self._said:
             self._said = text
             self._say(text)

@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from acklast import faults
@@ -20,15 +20,20 @@ from acklast.chores import Chore
 from acklast.config import Config
 from acklast.errors import AcklastError, LedgerUnavailable
 from acklast.ledger.outbox import BATCH, Dead, Later, Outbox, Promised
+from acklast.progress import Part, Round
 from acklast.telemetry.events import Emitter
 from acklast_topology.publish import Job, Publisher, Status, TopologyMissing
 
+RELAYING: Final = "relaying the outbox"
+"""What it says of itself while all is well."""
 _FIRST_S: Final = 1.0
 _LONGEST_S: Final = 300.0
 _LINGER_S: Final = 30.0
 _RETRIES: Final = 2
 """Of a publish that nobody knows of. A message that the broker does not take ends the channel for the others,
 which would wait as long as it does, and come again with it."""
+_STILL_S: Final = 300.0
+"""How long a batch may take: each row is published and settled within time limits."""
 _AGAIN_S: Final = (0.2, 1.0, 2.0, 5.0)
 
 
@@ -63,8 +68,12 @@ class Relay(Chore):
         *,
         poll_s: float,
         chance: Callable[[], float] = random.random,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """``publisher`` makes one that is not open yet. ``poll_s``: how often to look for more."""
+        """``publisher`` makes one that is not open yet. ``poll_s``: how often to look for more. ``tell`` is
+        told in one line how it is, whenever that changes."""
+        self._tell_how = tell
+        self._round = Round()
         self._outbox = outbox
         self._new_publisher = publisher
         self._emitter = emitter
@@ -78,10 +87,14 @@ class Relay(Chore):
         await super().close()
         await self._outbox.close()
 
+    def part(self, now: float) -> Part:
+        return replace(super().part(now), still_s=now - self._round.at, within_s=_STILL_S)
+
     async def run(self) -> None:
         """Publish for ever; while broker or ledger is away try again, and say so once."""
         tries = 0
         while True:
+            self._round.again()
             try:
                 if await self._outbox.is_due():
                     await self._publish_all()
@@ -100,6 +113,7 @@ class Relay(Chore):
         async with self._new_publisher() as publisher:
             last = time.monotonic()
             while time.monotonic() - last < _LINGER_S:
+                self._round.again()
                 if taken := await self.once(publisher):
                     last = time.monotonic()
                     self._well()
@@ -112,6 +126,7 @@ class Relay(Chore):
     def _well(self) -> int:
         if self._failing:
             self._emitter.notice("relay.resumed")
+            self._tell_how(RELAYING)
             self._failing = ""
         return 0
 
@@ -121,6 +136,7 @@ class Relay(Chore):
         if self._failing != kind:
             self._failing = kind
             self._emitter.notice("relay.unavailable", "warning", error=said)
+            self._tell_how(f"{said}; nothing is relayed")
 
     async def once(self, publisher: Publisher) -> int:
         """Publish what is due, as far as it is one batch; how many rows were taken.

@@ -26,7 +26,6 @@ from acklast.inlets import Inlet, open_intake
 from acklast.instance import Instance
 from acklast.intake import Intake
 from acklast.lane import Drain, Lane
-from acklast.ledger.api import Ledger
 from acklast.ledger.budgets import PostgresBook
 from acklast.ledger.connect import Address
 from acklast.ledger.controls import PostgresWire
@@ -57,6 +56,8 @@ from acklast.stop import Stop, stop_signals
 from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
 from acklast.upkeep import Upkeep
+from acklast.vitals import Vitals
+from acklast.watchdog import Watchdog
 
 _COLLECT_AFTER: Final = 20_000
 """More objects made than freed since the last look."""
@@ -107,7 +108,13 @@ class Daemon:
     """The parts of one running daemon."""
 
     def __init__(
-        self, config: Config, app: App, ledger: Ledger, emitter: Emitter, instance: str, servers: Servers
+        self,
+        config: Config,
+        app: App,
+        ledger: PostgresLedger,
+        emitter: Emitter,
+        instance: str,
+        servers: Servers,
     ) -> None:
         self._config = config
         self._servers = servers
@@ -117,6 +124,8 @@ class Daemon:
         self._worker = f"{config.instance}@{socket.gethostname()}:{os.getpid()}"
         self._notify = Notify()
         self._readiness = Readiness(list(config.lanes), self._notify.status)
+        self._vitals = Vitals()
+        self._watchdog = Watchdog(self._notify, emitter, self._vitals.parts)
         self._drain = Drain()
         self._tasks = Tasks()
         self._alone = Alone()
@@ -205,6 +214,7 @@ class Daemon:
         chores = self._chores()
         overlong = Overlong(lanes, self._tasks, self._config.broker.longest_unacked_s)
         try:
+            self._watchdog.start()
             await self._upkeep.start()
             await self._lease.start()
             await self._steering.start(PostgresWire(self._address(), self._steering.changed))
@@ -219,7 +229,10 @@ class Daemon:
             for chore in chores:
                 chore.start()
             overlong.start()
+            self._vitals.task("the exchange of permits", self._exchange.task)
+            self._vitals.add(self._ledger, self._lease, self._steering, overlong, *made, *chores)
             await _first(stop.asked, *consumers)
+            self._watchdog.ending = self._readiness.leaving = True
             for chore in chores:
                 chore.stop()
             ready.cancel()
@@ -234,6 +247,7 @@ class Daemon:
                 self._notify,
                 self._emitter,
                 self._config.drain.deadline_s,
+                self._readiness.away,
             )
             _raise_defect(consumers)
             return receipt
@@ -250,6 +264,7 @@ class Daemon:
             # A thread that no drain could stop still works on its job: nobody may take that over before the
             # lease is out, and by then this process is gone.
             await self._lease.close(end=not self._drain.left)
+            await self._watchdog.close()
 
     def _address(self) -> Address:
         unsafe = self._config.ledger.allow_unsafe_server
@@ -311,6 +326,8 @@ class Daemon:
         self._prefetches[lane.name] = [inlet.prefetch for inlet in inlets if inlet.follows]
         consumers = [self._consumer(lane, inlet) for inlet in inlets]
         self._observed.append(Observed(lane, intake, consumers[0]))
+        intake.lane = lane.name
+        self._vitals.add(intake)
         return consumers
 
     def _consumer(self, lane: Lane, inlet: Inlet) -> Consumer:
@@ -333,7 +350,7 @@ class Daemon:
         """One for each queue of what the broker set aside."""
         fan_outs = self._config.fan_outs
         box = Letterbox(self._config.names, lanes, self._send, self._settler(""), self._tasks, fan_outs)
-        return box.consumers(self._consuming, self._emitter, self._upkeep.fit)
+        return box.consumers(self._consuming, self._emitter, self._upkeep.fit, self._readiness.letterbox)
 
     async def _process(self, lane: Lane, intake: Intake, delivery: Delivery) -> None:
         intake.begun()

@@ -21,6 +21,7 @@ from acklast.ledger.lease import Lease
 from acklast.pacing.controls import Controls
 from acklast.pacing.exchange import Exchange
 from acklast.pacing.prefetch import Prefetch
+from acklast.progress import Part, Round
 from acklast.telemetry.events import Emitter
 
 BEAT_S: Final = 1.0
@@ -29,6 +30,8 @@ _READ_S: Final = 5.0
 """How often to read where no notice has come: a connection that is dead in silence brings none."""
 _AGAIN_S: Final = 0.2
 _CLOSE_S: Final = 1.0
+_STILL_S: Final = 90.0
+"""How long a round may take: its connection and its statements have time limits."""
 
 
 class Steering:
@@ -60,6 +63,7 @@ class Steering:
         self._told: tuple[object, ...] = ()
         self._failing = False
         self._task: asyncio.Task[None] | None = None
+        self._round_made = Round()
 
     # --- from start to end --------------------------------------------------------------------------
 
@@ -90,6 +94,11 @@ class Steering:
         self._due_at = 0.0
         self._wake.set()
 
+    def part(self, now: float) -> Part:
+        """Whether it follows what operators ask, at a moment of the monotonic clock."""
+        ended = self._task is not None and self._task.done()
+        return Part("the steering", now - self._round_made.at, _STILL_S, ended)
+
     async def close(self) -> None:
         if self._task:
             self._task.cancel()
@@ -103,6 +112,7 @@ class Steering:
 
     async def _keep(self, wire: Wire) -> None:
         while True:
+            self._round_made.again()
             self._wake.clear()
             try:
                 await self._round(wire)

@@ -154,7 +154,7 @@ class Member:
     async def kill(self) -> None:
         """SIGKILL: everything stops, what is on its way arrives."""
         self.alive = False
-        keeper = self.exchange._task
+        keeper = self.exchange.task
         dying = [*self.tasks, *self.exchange._telling, *([keeper] if keeper else [])]
         self.server.ears[:] = [ear for ear in self.server.ears if ear._on_heard != self.exchange.heard]
         self.budget.close()

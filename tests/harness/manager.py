@@ -30,12 +30,20 @@ class Manager:
     def env(self) -> dict[str, str]:
         return {"NOTIFY_SOCKET": str(self.address)}
 
-    def statuses(self) -> list[str]:
-        """Every STATUS so far."""
+    def watching(self, within_s: float) -> dict[str, str]:
+        """The same for a daemon that is to say within so many seconds that it gets on."""
+        return {**self.env, "WATCHDOG_USEC": str(int(within_s * 1_000_000))}
+
+    def heard(self) -> list[str]:
+        """Every line so far."""
         while True:
             try:
                 self._heard.append(self._socket.recv(65_536).decode())
             except BlockingIOError:
                 break
-        lines = [line for message in self._heard for line in message.splitlines()]
+        return [line for message in self._heard for line in message.splitlines()]
+
+    def statuses(self) -> list[str]:
+        """Every STATUS so far."""
+        lines = self.heard()
         return [line.removeprefix("STATUS=") for line in lines if line.startswith("STATUS=")]

@@ -18,7 +18,7 @@ from typing import Any, Final
 from acklast import App, Context, Permanent, RateLimited, Transient, Unknown
 from acklast_topology import Job
 from harness.effects import CALL, EFFECT, EffectLog
-from harness.waiting import eventually
+from harness.waiting import eventually, until
 
 LANE: Final = "work"
 TYPE: Final = "work.v1"
@@ -106,6 +106,8 @@ async def work(payload: dict[str, Any], ctx: Context) -> Any:
             os.kill(os.getpid(), signal.SIGKILL)
         case {"do": "exhaust", "checked": checked}:
             exhaust(checked=checked)
+        case {"do": "block", "gate": gate}:
+            until((directory / gate).exists, timeout_s=100)  # and the loop with it
         case {"do": "wait", "gate": gate}:
             await eventually((directory / gate).exists, timeout_s=step.get("patience_s", 100))
     log.note(EFFECT, ctx.key, ctx.attempt, ctx.ambiguous)

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 # From left to right; a module imports from its own layer and from those before it.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("acklast_topology",),
-    ("errors", "outcome", "policy", "faults", "fingerprint", "redact", "cron", "template"),
+    ("errors", "outcome", "policy", "progress", "faults", "fingerprint", "redact", "cron", "template"),
     ("decide", "forecast"),
     ("http",),
     ("config", "handlers", "telemetry"),
@@ -59,6 +59,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "fair_intake",
         "inlets",
         "letterbox",
+        "leaving",
         "drain",
         "overlong",
         "chores",
@@ -68,6 +69,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "reporter",
         "steering",
         "stop",
+        "vitals",
+        "watchdog",
         "relay",
         "redrive",
         "schedule",

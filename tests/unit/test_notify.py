@@ -42,10 +42,10 @@ def test_stopping_asks_for_the_time_that_the_drain_may_take(manager: Manager) ->
 
 def test_the_smaller_words(manager: Manager) -> None:
     manager[1].status("paused")
-    manager[1].extend(2)
+    manager[1].extend("draining", 2)
     manager[1].watchdog()
     assert heard(manager) == ["STATUS=paused"]
-    assert heard(manager) == ["EXTEND_TIMEOUT_USEC=2000000"]
+    assert heard(manager) == ["STATUS=draining", "EXTEND_TIMEOUT_USEC=2000000"]
     assert heard(manager) == ["WATCHDOG=1"]
 
 

@@ -13,10 +13,14 @@ from acklast.config.rotation import Servers
 from acklast.errors import Exit
 from acklast.ledger.outbox import Outbox
 from acklast.notify import Notify
-from acklast.relay import Relay, publisher_of
+from acklast.relay import RELAYING, Relay, publisher_of
 from acklast.stop import stop_signals
 from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
+from acklast.vitals import Vitals
+from acklast.watchdog import Watchdog
+
+_STOP_S = 10.0
 
 
 def relay(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
@@ -32,14 +36,26 @@ async def _relay(config: Config, as_json: bool) -> Exit:
     servers = Servers(config, os.environ)
     address = await fit_ledger(config, servers)
     worker = f"{config.instance}@{socket.gethostname()}:{os.getpid()}"
+    notify = Notify()
     made = Relay(
-        Outbox(address), publisher_of(config, servers.brokers), emitter, worker, poll_s=config.relay.poll_s
+        Outbox(address),
+        publisher_of(config, servers.brokers),
+        emitter,
+        worker,
+        poll_s=config.relay.poll_s,
+        tell=notify.status,
     )
     with stop_signals(emitter) as stop:
         made.start()
-        notify = Notify()
-        notify.ready("relaying the outbox")
+        vitals = Vitals()
+        vitals.add(made)
+        watchdog = Watchdog(notify, emitter, vitals.parts)
+        watchdog.start()
+        notify.ready(RELAYING)
         emitter.notice("relay.ready", worker=worker)
         await stop.asked.wait()
+        watchdog.ending = True
+        notify.stopping("leaving what is not confirmed to others", _STOP_S)
         await made.close()
+        await watchdog.close()
     return Exit.OK

@@ -18,6 +18,8 @@ from acklast.schedule.scheduler import Scheduler
 from acklast.stop import stop_signals
 from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
+from acklast.vitals import Vitals
+from acklast.watchdog import Watchdog
 
 _STOP_S = 10.0
 
@@ -43,10 +45,16 @@ async def _scheduler(config: Config, as_json: bool) -> Exit:
     made = Scheduler(config, address, emitter, worker, tell=notify.status)
     with stop_signals(emitter) as stop:
         made.start()
+        vitals = Vitals()
+        vitals.add(made)
+        watchdog = Watchdog(notify, emitter, vitals.parts)
+        watchdog.start()
         notify.ready(made.text())
         emitter.notice("scheduler.ready", worker=worker, schedules=list(config.schedules))
         await stop.asked.wait()
         notify.stopping("giving firings back", _STOP_S)
+        watchdog.ending = True
         await made.close()
+        await watchdog.close()
         emitter.notice("scheduler.stopped")
     return Exit.OK

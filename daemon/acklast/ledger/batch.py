@@ -23,6 +23,7 @@ from acklast.ledger.changes import Change
 from acklast.ledger.connect import Unsent
 from acklast.ledger.notes import Claims, Notes, Place
 from acklast.ledger.refusals import ledger_closed, locked
+from acklast.progress import Part, Round
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +41,8 @@ LONELY_S: Final = 1.0
 ASK_AGAIN_S: Final = 10.0
 """How long a job that another transaction keeps locked is asked for before its caller is told."""
 CLOSE_S: Final = 10.0
+_STILL_S: Final = 120.0
+"""How long a flush may take: it is sent twice, over connections that have time limits."""
 
 Answer: TypeAlias = Claimed | Recorded | Exception
 
@@ -122,6 +125,7 @@ class Batcher:
         self._timer: asyncio.TimerHandle | None = None
         self._lonely = False
         self._closed = False
+        self._round = Round()
 
     # --- what callers do ----------------------------------------------------------------------------
 
@@ -141,6 +145,11 @@ class Batcher:
         elif record.follow_ups:
             item.size = sum(len(job.payload) for job in record.follow_ups)
         return self._submit(item)
+
+    def part(self, now: float) -> Part:
+        """Whether what was asked is worked on, at a moment of the monotonic clock."""
+        busy = self._task is not None or bool(self._queue)
+        return Part("the flush to the ledger", now - self._round.at if busy else 0.0, _STILL_S)
 
     def note(self, place: Place, fence: int) -> None:
         """Remember for a later flush that the delivery of this fence was acknowledged."""
@@ -175,6 +184,7 @@ class Batcher:
     def _wake(self) -> None:
         # A new task starts in the loop's next round: whatever else this round asks for comes along.
         if self._task is None:
+            self._round.again()
             self._task = asyncio.get_running_loop().create_task(self._run(), name="ledger flush")
 
     async def _run(self) -> None:
@@ -221,7 +231,7 @@ class Batcher:
         doubtful = False
         for repeated in (False, True):
             try:
-                self._answer(batch, await self._send(batch))
+                self._answer(batch, await self._sent(batch))
                 return
             except LedgerUnavailable as error:
                 # Once more, on a new connection: it is harmless, and one lost connection is no outage.
@@ -235,6 +245,10 @@ class Batcher:
                 await self._one_by_one(batch, error)
                 return
 
+    def _sent(self, batch: Batch) -> Awaitable[Mapping[int, Answer]]:
+        self._round.again()
+        return self._send(batch)
+
     async def _one_by_one(self, batch: Batch, cause: Exception) -> None:
         """After a refused flush: everything in it alone, so that only what is refused again fails."""
         _log.warning("ledger flush of %d refused, trying one by one: %s", len(batch.items), cause)
@@ -245,7 +259,7 @@ class Batcher:
                 self._give_up(part, away, doubtful=False)
                 continue
             try:
-                self._answer(part, await self._send(part))
+                self._answer(part, await self._sent(part))
             except LedgerUnavailable as error:
                 away = error
                 self._give_up(part, error, doubtful=True)

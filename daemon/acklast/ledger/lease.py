@@ -11,14 +11,18 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Final
 
 from acklast.errors import LedgerUnavailable, SessionLost
 from acklast.ledger.api import Ledger, Session
 from acklast.ledger.watch import LedgerWatch
+from acklast.progress import Part, Round
 from acklast.telemetry.events import Emitter
 
 _RETRY_S = 0.5
 """How soon a renewal is tried again when the ledger does not answer."""
+_STILL_S: Final = 90.0
+"""How long a beat may take, beside the pause before it: its connections and statements have time limits."""
 
 
 class Lease:
@@ -51,6 +55,7 @@ class Lease:
         self._due = asyncio.Event()
         self._closed = False
         self._task: asyncio.Task[None] | None = None
+        self._round = Round()
         self.on_open: Callable[[], None] | None = None
         """Told of each new session."""
 
@@ -91,6 +96,11 @@ class Lease:
             self._due.set()
             self._emitter.notice("session.lost", "error", session=session.id, instance=self._instance)
 
+    def part(self, now: float) -> Part:
+        """Whether it is renewed, or tried to be, at a moment of the monotonic clock."""
+        ended = self._task is not None and self._task.done()
+        return Part("the lease", now - self._round.at, self._lease_s / 3 + _STILL_S, ended)
+
     async def close(self, *, end: bool = True) -> None:
         """Stop renewing, and end the lease in the ledger where it can be reached.
 
@@ -123,6 +133,7 @@ class Lease:
         while not self._closed:
             self._due.clear()
             pause_s = await self._beat()
+            self._round.again()
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     # A session that was lost is replaced now: until then every lane stands still.

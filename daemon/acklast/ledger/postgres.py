@@ -35,6 +35,7 @@ from acklast.ledger.reading import read_jobs, read_run
 from acklast.ledger.refusals import claim_lost
 from acklast.ledger.retention import Dues, Keeps, Step
 from acklast.outcome import Complete
+from acklast.progress import Part
 from acklast_topology.items import Manifested
 
 
@@ -125,6 +126,10 @@ class PostgresLedger:
 
     async def settled(self, lane: str, key: str, fence: int) -> None:
         self._batcher.note((lane, key), fence)
+
+    def part(self, now: float) -> Part:
+        """Whether what was asked is worked on, at a moment of the monotonic clock."""
+        return self._batcher.part(now)
 
     async def _flush(self, batch: Batch) -> Mapping[int, Answer]:
         if self._growth.outgrown(sum(item.claim is not None for item in batch.items)):

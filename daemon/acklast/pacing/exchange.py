@@ -111,7 +111,7 @@ class Exchange:
         self._states = {budget.name: _state(budget) for budget in budgets}
         self._book: Book | None = None
         self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
         self._pauses: dict[str, float] = {}
         self._telling: set[asyncio.Task[None]] = set()
 
@@ -131,11 +131,11 @@ class Exchange:
             state.budget.on_quiet = partial(self._asked_for_quiet, name)
         self._lease.on_open = self.look_again
         await self._round()
-        self._task = asyncio.create_task(self._keep(), name="exchange")
+        self.task = asyncio.create_task(self._keep(), name="exchange")
 
     async def close(self) -> None:
         """Give back what is cool, as far as the ledger can be reached."""
-        tasks = [*self._telling, *([self._task] if self._task else [])]
+        tasks = [*self._telling, *([self.task] if self.task else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -19,12 +20,15 @@ from acklast.errors import LedgerUnavailable
 from acklast.ledger.connect import Address, Link
 from acklast.ledger.firings import Claimed, Firings
 from acklast.ledger.schedules import Cause, Kind, Known, NewFiring, Schedules
+from acklast.progress import Part, Round
 from acklast.schedule.due import IN_TIME, Due, Rules, due
 from acklast.schedule.firing import Worker
 from acklast.telemetry.events import Emitter
 
 AT_ONCE: Final = 4
 """How many firings one process works off at a time: a long one keeps no other waiting."""
+_STILL_S: Final = 300.0
+"""How long a look may take: each of its statements has a time limit."""
 _LOOK_S: Final = 1.0
 _AGAIN_S: Final = (0.5, 1.0, 2.0, 5.0)
 _MARK: Final = timedelta(seconds=15)
@@ -49,6 +53,7 @@ class Scheduler(Chore):
     ) -> None:
         """``look_s``: how often to look. ``tell`` is told in one line how it is, whenever that changes."""
         self._tell = tell
+        self._round = Round()
         self._schedules = config.schedules
         self._kinds = [kind_of(name, one) for name, one in config.schedules.items()]
         self._emitter = emitter
@@ -72,10 +77,14 @@ class Scheduler(Chore):
         await asyncio.gather(*self._working, return_exceptions=True)
         await self._link.close()
 
+    def part(self, now: float) -> Part:
+        return replace(super().part(now), still_s=now - self._round.at, within_s=_STILL_S)
+
     async def run(self) -> None:
         """Fire for ever; while the ledger is away try again, and say so once."""
         tries = 0
         while True:
+            self._round.again()
             try:
                 await self.once()
                 tries = self._well()
