@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -11,13 +12,16 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Final
 
 import structlog
-from structlog.typing import FilteringBoundLogger, Processor
+from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
+from acklast.telemetry import journal
 from acklast.telemetry.events import Event, Notice, Settled
+from acklast.telemetry.journal import Journal
 from acklast.telemetry.writer import Writer
 
 _WORRYING: Final = frozenset({"bury", "hold", "malformed", "conflict", "claim_lost"})
 _CLIENT_LOGGERS: Final = ("aio_pika", "aiormq")
+_JSON: Final = structlog.processors.JSONRenderer(default=str)
 
 
 def configure(level: str = "info", style: str = "auto") -> LogSink:
@@ -25,28 +29,30 @@ def configure(level: str = "info", style: str = "auto") -> LogSink:
 
     The client libraries' own lines come in the same shape, from warnings up: what they report as errors
     (a lost connection) the daemon reports itself, once, with what it does about it.
+
+    Where systemd's journal reads standard error, lines have their priority, and events of the daemon itself
+    go to the journal with their fields.
     """
     number = logging.getLevelNamesMapping()[level.upper()]
     console = style == "console" or (style == "auto" and sys.stderr.isatty())
     writer = Writer(sys.stderr)
+    journaled = not console and journal.reads(sys.stderr, os.environ)
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     render: list[Processor] = (
-        [structlog.dev.ConsoleRenderer()]
-        if console
-        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
+        [structlog.dev.ConsoleRenderer()] if console else [structlog.processors.format_exc_info, _JSON]
     )
     structlog.configure(
-        processors=[*shared, *render],
+        processors=[*shared, *render[:-1], _ToJournal(Journal(), writer) if journaled else render[-1]],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=lambda *_: writer,
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(writer)
-    formatter = structlog.stdlib.ProcessorFormatter(
+    formatter = (_Prefixed if journaled else structlog.stdlib.ProcessorFormatter)(
         foreign_pre_chain=shared,
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
     )
@@ -54,7 +60,29 @@ def configure(level: str = "info", style: str = "auto") -> LogSink:
     logging.basicConfig(handlers=[handler], level=max(number, logging.WARNING), force=True)
     for name in _CLIENT_LOGGERS:
         logging.getLogger(name).setLevel(max(number, logging.CRITICAL))
-    return LogSink(structlog.get_logger("acklast"), None if console else writer, number)
+    return LogSink(structlog.get_logger("acklast"), None if console else writer, number, journaled)
+
+
+class _ToJournal:
+    """Ends structlog's chain: an entry in the journal, or else a line on the stream."""
+
+    def __init__(self, to: Journal, writer: Writer) -> None:
+        self._journal = to
+        self._writer = writer
+
+    def __call__(self, logger: Any, method: str, event: EventDict) -> str:
+        text, level = str(_JSON(logger, method, event)), event["level"]
+        self._writer.flush()  # what was said before comes before
+        if self._journal.takes(text, level, event):
+            raise structlog.DropEvent
+        return journal.prefix(level) + text
+
+
+class _Prefixed(structlog.stdlib.ProcessorFormatter):
+    """Lines of other libraries, with their priority."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return journal.prefix(record.levelname.lower()) + super().format(record)
 
 
 class LogSink:
@@ -64,7 +92,11 @@ class LogSink:
     longer than all else that is said of a job. It looks the same.
     """
 
-    def __init__(self, logger: FilteringBoundLogger, writer: Writer | None, level: int) -> None:
+    def __init__(
+        self, logger: FilteringBoundLogger, writer: Writer | None, level: int, journaled: bool = False
+    ) -> None:
+        """``journaled``: lines have their priority in front."""
+        self._prefixes = {level: journal.prefix(level) if journaled else "" for level in ("info", "warning")}
         self._logger = logger
         self._writer = writer
         self._says_info = level <= logging.INFO
@@ -81,7 +113,7 @@ class LogSink:
         if self._writer is None:
             getattr(self._logger, level)("job.settled", **_said(event))
             return
-        self._writer.line(_line(event, level))
+        self._writer.line(self._prefixes[level] + _line(event, level))
 
 
 def _line(event: Settled, level: str) -> str:
