@@ -41,6 +41,13 @@ ENQUEUE_POINTS: Final = ("promising", "promised", "confirmed")
 RELAY_POINT: Final = "relayed"
 """Published by a relay and confirmed, and still in the outbox."""
 
+REDRIVE_POINTS: Final = ("owned", "released", "resent", "noted", "counted", "weighed", "stepped", "finished")
+"""In the order in which a redrive passes them; see ``acklast.redriver``.
+
+``released``: the jobs are queued, and nothing is published. ``resent``: it is, and nobody knows. ``counted``:
+what became of some is known. ``weighed``: what follows is not known yet. ``stepped``, ``finished``: it is.
+"""
+
 _PLAN: Final = os.environ.get("ACKLAST_FAULT", "")
 ARMED = bool(_PLAN)
 """Test it before calling ``point``: ``if faults.ARMED: faults.point("claimed")``."""

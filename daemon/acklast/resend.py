@@ -5,18 +5,35 @@ from __future__ import annotations
 from base64 import b64decode
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+from acklast.custody import kept_raw, raw_of
 from acklast.frames import message_of
-from acklast.ledger.dead import Whole
+from acklast.ledger.api import Kept
+from acklast_topology import contract
 from acklast_topology.evidence import AS_SENT
-from acklast_topology.message import RawMessage
+from acklast_topology.message import Envelope, RawMessage
 
 _BEFORE_PROPERTIES: Final = bytes(12)
 """Class, weight and body size: nobody reads them here."""
 
 
-def raw_of_letter(letter: Whole) -> RawMessage | None:
+class Content(Protocol):
+    """What of a letter is its message."""
+
+    @property
+    def exchange(self) -> str: ...
+    @property
+    def routing_key(self) -> str: ...
+    @property
+    def headers(self) -> Mapping[str, Any]: ...
+    @property
+    def properties(self) -> Mapping[str, Any]: ...
+    @property
+    def payload(self) -> bytes | None: ...
+
+
+def raw_of_letter(letter: Content) -> RawMessage | None:
     """The message of a letter, byte for byte in all that a consumer can see; None where its content is gone.
 
     Where JSON could not keep a header or a property as it was, the letter has them once more as AMQP does.
@@ -42,3 +59,12 @@ def _properties(shown: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(at := told.get("timestamp"), str):
         told["timestamp"] = datetime.fromisoformat(at)
     return told
+
+
+def again(letter: Content, key: str) -> tuple[Kept, Envelope] | None:
+    """The message that tries a letter's job again, and how it will be read; None where nothing is left of it,
+    or it would be refused today as well."""
+    if (raw := raw_of_letter(letter)) is None or (kept := kept_raw(raw, key)) is None:
+        return None
+    envelope = contract.parse(raw_of(kept))
+    return (kept, envelope) if isinstance(envelope, Envelope) else None

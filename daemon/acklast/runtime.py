@@ -32,6 +32,7 @@ from acklast.ledger.controls import PostgresWire
 from acklast.ledger.lease import Lease
 from acklast.ledger.outbox import Outbox
 from acklast.ledger.postgres import PostgresLedger
+from acklast.ledger.redriving import Redriving
 from acklast.ledger.watch import LedgerWatch
 from acklast.letterbox import Letterbox
 from acklast.notify import Notify
@@ -48,6 +49,7 @@ from acklast.pruner import Pruner, keeps_of
 from acklast.readiness import Readiness
 from acklast.receiver import KNOWN_AIORMQ, knows_library, library_version
 from acklast.reconciler import Reconciler
+from acklast.redriver import Redriver
 from acklast.relay import Relay, publisher_of
 from acklast.reporter import Observed, reports_of
 from acklast.settle import Delivery, Settler
@@ -168,11 +170,22 @@ class Daemon:
         reconciler = Reconciler(
             config, address, brokers, self._consuming.connect, self._send, emitter, chance=chance
         )
+        redriver = Redriver(
+            config,
+            Redriving(address),
+            self._lease,
+            self._consuming.connect,
+            self._send,
+            emitter,
+            worker=self._worker,
+            version=config.version,
+            most=config.dead.max_redrives,
+        )
         if not config.relay.enabled:
-            return [pruner, reconciler]
+            return [pruner, reconciler, redriver]
         publisher = publisher_of(config, brokers)
         relay = Relay(Outbox(address), publisher, emitter, self._worker, poll_s=config.relay.poll_s)
-        return [pruner, reconciler, relay]
+        return [pruner, reconciler, redriver, relay]
 
     def _budgets_in_use(self) -> Iterator[str]:
         used = {lane.budget for lane in self._config.lanes.values()}

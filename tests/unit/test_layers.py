@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("acklast_topology",),
     ("errors", "outcome", "policy", "progress", "faults", "fingerprint", "redact", "cron", "template"),
-    ("decide", "forecast"),
+    ("decide", "forecast", "canary"),
     ("http",),
     ("config", "handlers", "telemetry"),
     (
@@ -72,7 +72,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "vitals",
         "watchdog",
         "relay",
-        "redrive",
+        "redriver",
         "schedule",
     ),
     ("runtime",),

@@ -31,7 +31,7 @@ class Dropped:
 # entry is never taken back.
 _DROP: Final = """
 with held as materialized (
-    select d.id, d.fence is not null and exists (
+    select d.id, (d.fence is not null or d.closed_at is not null) and exists (
         select from acklast.jobs j
         where j.lane = d.lane and j.key = d.key and j.state in ('queued', 'claimed', 'waiting', 'unresolved')
     ) as open

@@ -22,6 +22,7 @@ from typing import Final
 
 # A job that was done at its first claim has neither attempts nor letters, and that is nearly every job. Any
 # other stays until its letters may go with it: none outlives it into another job's life under the same key.
+# What is redriven stays until the redrive has seen what became of it.
 _LOOK_AT_JOBS: Final = """
 with looked as materialized (
     select j.ctid as place, j.lane, j.key, j.state <> 'done' or j.fence > 1 as storied,
@@ -38,6 +39,8 @@ expired as materialized (
         where d.lane = l.lane and d.key = l.key and d.fence is not null
           and date_part('epoch', now() - d.last_failure_at)
               < ($3::float8[])[array_position($1::text[], d.lane)]))
+      and not exists (select from acklast.redrive_letters r
+                      where r.lane = l.lane and r.key = l.key and r.state = 'released')
     limit $6
 )"""
 
@@ -97,10 +100,11 @@ REMOVE_JOBS: Final = _LOOK_AT_JOBS + _REMOVE_JOBS + _TELL + _TELL_JOBS
 COUNT_JOBS: Final = _LOOK_AT_JOBS + _COUNT_JOBS + _TELL + _TELL_JOBS
 
 # An open job's letters are the way back for it, whatever their age. A letter without a fence has no job of
-# its own: its key may be another message's.
+# its own, and its key may be another message's, until it is redriven: then it has one.
 _LOOK_AT_LETTERS: Final = """
 with aged as materialized (
-    select d.ctid as place, d.lane, d.key, d.fence, d.payload is not null as full,
+    select d.ctid as place, d.lane, d.key, d.fence is null and d.closed_at is null as jobless,
+           d.payload is not null as full,
            date_part('epoch', now() - d.last_failure_at) as age_s
     from acklast.dead_letters d where d.ctid >= $4 and d.ctid < $5
 ),
@@ -113,7 +117,7 @@ looked as materialized (
 ),
 expired as materialized (
     select l.place, l.whole_s <= 0 as whole from looked l
-    where l.left_s <= 0 and (l.fence is null or not exists (
+    where l.left_s <= 0 and (l.jobless or not exists (
         select from acklast.jobs j where j.lane = l.lane and j.key = l.key
                                      and j.state in ('queued', 'claimed', 'waiting', 'unresolved')))
     limit $6
