@@ -34,10 +34,13 @@ from acklast.ledger.dead import Group, Note, Whole
 from acklast.ledger.dead_changes import Dropped
 from acklast.ledger.erase import Erased, Left
 from acklast.ledger.operate import Audited
+from acklast.ledger.redrive_plan import EXCLUDED, Kind, Preview
+from acklast.ledger.redrives import Redrive
 from acklast.ledger.retention import COUNTS
 from acklast.ledger.schedules import FiringView, Paused
 from acklast.ledger.schedules import Standing as ScheduleStanding
 from acklast.ledger.standing import DaemonView
+from acklast.ledger.trials import Trial
 from acklast.reporter import Standing
 from acklast_topology.finding import Finding, Found
 from acklast_topology.items import Fate
@@ -144,6 +147,10 @@ def test_defaults_are_as_the_tables_say(title: str, default: str) -> None:
         ("`acklast runs show`", {*account(RunView("r", None, {}, None, 0))}),
         ("`acklast audit`", names_of(AuditEntry)),
         ("`acklast dead`", names_of(Group, DeadEntry, Whole, Note, Dropped) - {"entry"}),
+        (
+            "`acklast redrive`",
+            {*names_of(Redrive, Trial, Kind, Preview), "out", "left", *EXCLUDED} - {"oldest"},
+        ),
         ("`acklast lanes`", {*LANE, *names_of(DaemonView, Control), *Standing, *State}),
         ("`acklast lanes pause, resume, set`", {*names_of(Audited)}),
         ("`acklast schedule`", {*names_of(FiringView, Paused), *SCHEDULE}),

@@ -30,6 +30,9 @@ from acklast.config import Config
 from acklast.errors import Exit
 from acklast.ledger import dead
 from acklast.ledger.dead import Cursor, Entry, Group, Note, Wanted, Whole
+from acklast.ledger.operate import Operations
+from acklast.ledger.redrives import of_letter
+from acklast.ledger.trials import Trial
 
 app = typer.Typer(help="Dead letters: what came to an end without its effect.")
 
@@ -134,20 +137,27 @@ def show(
 ) -> Exit:
     """Show a dead letter and what was said of it; its message only with --payload."""
     settings = configured(config)
-    found, notes = asyncio.run(_one(settings, letter))
+    found, notes, tried = asyncio.run(_one(settings, letter))
     if found is None:
         return _gone(letter, notes, as_json=as_json)
     redaction = redaction_of(settings, found.entry.lane) if payload else None
     if as_json:
-        say_json({**document(found, redaction), "notes": notes})
+        say_json({**document(found, redaction), "notes": notes, "redrives": tried})
     else:
-        tell(people(), found, notes, redaction)
+        tell(people(), found, notes, tried, redaction)
     return Exit.OK
 
 
-async def _one(config: Config, letter: int) -> tuple[Whole | None, list[Note]]:
+async def _one(config: Config, letter: int) -> tuple[Whole | None, list[Note], list[Trial]]:
     async with operations_of(config) as operations:
-        return await dead.one(operations, letter), await dead.notes(operations, letter)
+        found = await dead.one(operations, letter)
+        return found, await dead.notes(operations, letter), await _tried(operations, found)
+
+
+async def _tried(operations: Operations, found: Whole | None) -> list[Trial]:
+    if found is None or found.entry.key is None:
+        return []
+    return await of_letter(operations, found.entry.id, found.entry.lane, found.entry.key)
 
 
 def _gone(letter: int, notes: list[Note], *, as_json: bool) -> Exit:

@@ -9,6 +9,7 @@ from rich.console import Console
 from acklast.cli.output import plain, second
 from acklast.config import Config
 from acklast.ledger.dead import Entry, Note, Whole
+from acklast.ledger.trials import Trial
 from acklast.redact import Redaction, redact, shown
 from acklast_topology.evidence import AS_SENT
 
@@ -41,7 +42,9 @@ def _properties(letter: Whole, redaction: Redaction) -> dict[str, Any]:
     return {name: value for name, value in letter.properties.items() if name not in hidden}
 
 
-def tell(console: Console, letter: Whole, notes: list[Note], redaction: Redaction | None) -> None:
+def tell(
+    console: Console, letter: Whole, notes: list[Note], tried: list[Trial], redaction: Redaction | None
+) -> None:
     """A letter for people."""
     entry = letter.entry
     console.print(f"dead letter {entry.id} of lane {entry.lane or '-'}: {safe(entry.reason)}")
@@ -49,6 +52,8 @@ def tell(console: Console, letter: Whole, notes: list[Note], redaction: Redactio
         console.print(f"  {name:<13} {safe(str(value))}")
     for note in notes:
         console.print(f"  {second(note.at)} {note.actor} ({note.login}): {safe(note.text)}")
+    for one in tried:
+        console.print(f"  redrive {one.redrive}: {fate(one)}")
     if redaction is None:
         console.print("  its message is shown with --payload")
         return
@@ -90,6 +95,21 @@ def _lines(letter: Whole) -> list[tuple[str, Any]]:
         ("closed", f"{second(entry.closed_at)}, {entry.closed_as}" if entry.closed_at else None),
     ]
     return [(name, value) for name, value in lines if value not in (None, "")]
+
+
+def fate(one: Trial) -> str:
+    """What came of a letter in a redrive."""
+    match one.state:
+        case "refused":
+            return f"not tried: {one.refusal}"
+        case "released":
+            return f"at work since {second(one.released_at)}"
+        case "settled":
+            again = " as before" if one.new_failure is not None and one.new_failure == one.failure else ""
+            why = f": {safe(one.new_reason)}  {one.new_failure}" if one.new_reason else ""
+            return f"{one.outcome}{again} at {second(one.settled_at)}{why}"
+        case _:
+            return f"not tried yet; it failed of {safe(one.reason)}  {one.failure}"
 
 
 def safe(text: str, keep: str = "") -> str:

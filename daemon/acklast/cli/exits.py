@@ -18,6 +18,7 @@ _INCOMPLETE: Final = {
     ("ledger prune", "jobs missing", "topology apply"): "another is at work",
     ("runs cancel",): "some jobs are locked",
     ("runs watch",): "some jobs are dead, unresolved or cancelled",
+    ("redrive status --watch",): "it is finished, and some letters are not done",
     ("lanes",): "not every daemon follows yet",
     ("schedule fire",): "some rows made no job, or it failed",
 }
@@ -29,9 +30,9 @@ MEANINGS: Final = {
     Exit.INCOMPLETE: ". ".join(f"{', '.join(who)}: {what}" for who, what in _INCOMPLETE.items()),
     Exit.NOT_FOUND: "the ledger knows nothing by that name",
     Exit.UNFIT: "check, runs show, runs proof, jobs missing, topology plan --exit-code:"
-    " something must be put right, and is told",
-    Exit.CANCELLED: "runs watch: the run was cancelled",
-    Exit.TIMED_OUT: "runs watch: the run was not finished in time",
+    " something must be put right, and is told. redrive status --watch: it waits for a verdict",
+    Exit.CANCELLED: "runs watch, redrive status --watch: it was cancelled",
+    Exit.TIMED_OUT: "runs watch, redrive status --watch: it was not finished in time",
     Exit.USAGE: "the command line is wrong",
     Exit.DATA: "the input file cannot be read as what it claims to be",
     Exit.UNAVAILABLE: "broker or ledger cannot be reached; worth a restart",

@@ -20,6 +20,7 @@ from acklast.cli import (
     jobs,
     lanes,
     ledger,
+    redrive,
     relay,
     runs,
     schedule,
@@ -50,6 +51,7 @@ app.add_typer(ledger.app, name="ledger")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(runs.app, name="runs")
 app.add_typer(dead.app, name="dead")
+app.add_typer(redrive.app, name="redrive")
 app.add_typer(lanes.app, name="lanes")
 app.add_typer(schedule.app, name="schedule")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from acklast.ledger.api import AttemptView, JobView, LetterView, State
+from acklast.ledger.trials import Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ def _moments(job: JobView) -> Iterator[Moment]:
     yield from _at(job.recorded_at, "recorded", _words(job.state, job.reason))
     for letter in job.letters:
         yield from _letter(letter)
+    for trial in job.redrives:
+        yield from _trial(trial)
     yield from _at(job.settled_at, "settled", "acknowledged to the broker")
     if job.state is State.WAITING:
         yield from _at(job.available_at, "due", "not started before this")
@@ -54,6 +57,13 @@ def _letter(letter: LetterView) -> Iterator[Moment]:
     seen = f"seen {letter.seen} times" if letter.seen > 1 else None
     detail = _words(f"no. {letter.id}", letter.reason, letter.detail, seen)
     yield from _at(letter.last_failure_at, "dead letter", detail)
+
+
+def _trial(trial: Trial) -> Iterator[Moment]:
+    name = f"redrive {trial.redrive}"
+    yield from _at(trial.released_at, f"{name} tries it", f"dead letter no. {trial.letter}")
+    again = "as before" if trial.new_failure == trial.failure else None
+    yield from _at(trial.settled_at, f"{name} found it", _words(trial.outcome, trial.new_reason, again))
 
 
 def _at(at: datetime | None, what: str, detail: str) -> Iterator[Moment]:

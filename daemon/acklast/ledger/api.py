@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from acklast.ledger.about import NOTHING, Cancellation, RunAbout
 from acklast.ledger.retention import Keeps, Step
+from acklast.ledger.trials import Trial
 from acklast.outcome import Verdict
 from acklast_topology.items import Manifested
 from acklast_topology.job import Job
@@ -217,6 +218,8 @@ class JobView:
     deadline: datetime | None
     history: tuple[AttemptView, ...] = ()
     letters: tuple[LetterView, ...] = ()
+    redrives: tuple[Trial, ...] = ()
+    """The redrives that it is part of, the oldest first."""
 
 
 @dataclass(frozen=True, slots=True)

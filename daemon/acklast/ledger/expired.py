@@ -212,3 +212,29 @@ COUNT_SESSIONS: Final = """
 select count(*) from acklast.workers
 where date_part('epoch', now() - coalesce(ended_at, lease_until)) > $1 and $2::bigint is null
 """
+
+# A redrive goes with its letters, some thousand of them a commit and the row itself behind the last: $1
+# seconds, $2 letters at most. One that was planned and never started ends when it is that old.
+_OLD_REDRIVES: Final = """
+    select q.id from acklast.redrives q
+    where date_part('epoch', now() - case q.status when 'planned' then q.planned_at else q.ended_at end) > $1
+"""
+REMOVE_REDRIVES: Final = f"""
+with old as materialized (
+    {_OLD_REDRIVES} order by q.id limit 1 for update skip locked
+),
+letters as (
+    delete from acklast.redrive_letters r using old
+    where r.redrive = old.id and r.position = any(array(
+        select l.position from acklast.redrive_letters l where l.redrive = (select id from old)
+        order by l.position limit $2))
+    returning 1
+),
+gone as (
+    delete from acklast.redrives q using old
+    where q.id = old.id and (select count(*) from letters) < $2
+    returning 1
+)
+select (select count(*) from old) as found, (select count(*) from gone) as gone
+"""  # noqa: S608 - ours
+COUNT_REDRIVES: Final = f"select 0 as found, count(*) as gone from ({_OLD_REDRIVES}) as o"  # noqa: S608 - ours

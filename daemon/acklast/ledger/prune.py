@@ -116,9 +116,10 @@ class _Pass:
                         async for pruned in batches:
                             yield Step(pruned, at + first, of)
             at += pages
-        async with aclosing(self._sessions()) as batches:
-            async for pruned in batches:
-                yield Step(pruned, of, of)
+        for rest in (self._sessions, self._redrives):
+            async with aclosing(rest()) as batches:
+                async for pruned in batches:
+                    yield Step(pruned, of, of)
         if not self._dry_run:
             async with aclosing(count_older(self._connection)) as batches:
                 async for _ in batches:
@@ -146,6 +147,17 @@ class _Pass:
             count = await self._connection.fetchval(sql, sessions_s(self._keeps), self._limit)
             more = count == self._limit
             yield Pruned(sessions=count)
+
+    async def _redrives(self) -> AsyncGenerator[Pruned, None]:
+        longest_s = sessions_s(self._keeps)
+        more = True
+        while more:
+            if self._dry_run:
+                [row] = await self._connection.fetch(expired.COUNT_REDRIVES, longest_s)
+            else:
+                [row] = await self._connection.fetch(expired.REMOVE_REDRIVES, longest_s, BATCH)
+            more = row["found"] > 0
+            yield Pruned(redrives=row["gone"])
 
 
 def _windows(keeps: Keeps, first: Callable[[Keep], float]) -> tuple[list[str], list[float], list[float]]:

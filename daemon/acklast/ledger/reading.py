@@ -12,6 +12,7 @@ import asyncpg
 from acklast.ledger.about import Cancellation, RunAbout
 from acklast.ledger.api import LATELY_S, AttemptView, JobView, LetterView, RunView, State
 from acklast.ledger.pool import Handle
+from acklast.ledger.trials import OF_JOB, Trial
 
 ENDS: Final = frozenset({State.DONE, State.DEAD, State.CANCELLED, State.UNRESOLVED})
 """States that are no longer open."""
@@ -73,6 +74,7 @@ async def read_jobs(connection: Handle, key: str, lane: str | None) -> list[JobV
 async def _job(connection: Handle, row: asyncpg.Record) -> JobView:
     attempts = await connection.fetch(_ATTEMPTS, row["lane"], row["key"])
     letters = await connection.fetch(_LETTERS, row["lane"], row["key"])
+    trials = await connection.fetch(OF_JOB, row["lane"], row["key"])
     return JobView(
         lane=row["lane"],
         key=row["key"],
@@ -97,6 +99,7 @@ async def _job(connection: Handle, row: asyncpg.Record) -> JobView:
         deadline=row["deadline"],
         history=tuple(AttemptView(**dict(attempt)) for attempt in attempts),
         letters=tuple(LetterView(**dict(letter)) for letter in letters),
+        redrives=tuple(Trial(**dict(trial)) for trial in trials),
     )
 
 

@@ -45,7 +45,8 @@ def sessions_s(keeps: Keeps) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """Rows that were removed; ``payloads`` are letters that stay without payload and headers."""
+    """Rows that were removed; ``payloads`` are letters that stay without payload and headers; the
+    letters of ``redrives`` are not counted."""
 
     done: int = 0
     dead: int = 0
@@ -54,6 +55,7 @@ class Pruned:
     letters: int = 0
     payloads: int = 0
     sessions: int = 0
+    redrives: int = 0
 
     def __add__(self, other: Self) -> Pruned:
         return Pruned(*(getattr(self, name) + getattr(other, name) for name in COUNTS))
