@@ -51,6 +51,7 @@ MEANINGS = {
     "letters": "dead letters past keep_dead_s",
     "payloads": "dead letters emptied, past keep_payload_s",
     "sessions": "worker sessions that ended long ago",
+    "redrives": "redrives that ended long ago, and plans never started",
 }
 
 
