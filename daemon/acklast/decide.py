@@ -44,6 +44,7 @@ class Reconcile:
 
 Start: TypeAlias = Run | Reconcile | Bury | Hold
 _RUN: Final = Run()
+_ONCE: Final = Policy()
 
 
 def reason_code(text: str) -> str:
@@ -164,6 +165,20 @@ def decide_reconciled(
         return Hold("unreconciled", f"no answer in {attempt.number} attempts")
     at = now + timedelta(seconds=backoff_s(attempt.number, policy, jitter))
     return Retry(at, "unreconciled", ambiguous=True)
+
+
+def decide_found(
+    happened: bool | None, result: Any, deadline: datetime | None, now: datetime, *, stopped: bool
+) -> Run | Complete | Bury | None:
+    """What becomes of an unresolved job whose type's ``reconcile`` was asked; None: it stays as it is.
+
+    ``stopped``: its run is cancelled. Nobody has to be in doubt any more: attempts count from the beginning.
+    """
+    if happened is None:
+        return None
+    if happened:
+        return Complete(result)
+    return _may_run(Attempt(1, deadline=deadline, stopped=stopped), _ONCE, now)
 
 
 def _may_run(attempt: Attempt, policy: Policy, now: datetime) -> Run | Bury:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -59,10 +60,11 @@ def _tallied(event: Settled) -> str:
 
 
 class Tasks:
-    """The running deliveries of all lanes."""
+    """The running deliveries of all lanes, and whatever else is at work on a job."""
 
     def __init__(self) -> None:
         self._tasks: dict[Delivery, asyncio.Task[None]] = {}
+        self._others: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return len(self._running())
@@ -74,6 +76,15 @@ class Tasks:
     def end(self, delivery: Delivery) -> None:
         """The last act of a delivery's task."""
         del self._tasks[delivery]
+
+    @contextmanager
+    def beside(self, task: asyncio.Task[None]) -> Iterator[None]:
+        """A task that is at work on a job without a delivery: a drain waits for it all the same."""
+        self._others.add(task)
+        try:
+            yield
+        finally:
+            self._others.discard(task)
 
     def since(self, before: float) -> list[tuple[Delivery, asyncio.Task[None]]]:
         """Those that run, of deliveries that came before a moment of the monotonic clock."""
@@ -95,7 +106,7 @@ class Tasks:
 
     def _running(self) -> set[asyncio.Task[None]]:
         # One that was cancelled before its first step never came to its end.
-        return {task for task in self._tasks.values() if not task.done()}
+        return {task for task in (*self._tasks.values(), *self._others) if not task.done()}
 
 
 class Cutter:

@@ -48,6 +48,10 @@ REDRIVE_POINTS: Final = ("owned", "released", "resent", "noted", "counted", "wei
 what became of some is known. ``weighed``: what follows is not known yet. ``stepped``, ``finished``: it is.
 """
 
+QUESTION_POINTS: Final = ("question_taken", "question_answered", "question_recorded")
+"""In the order in which a question about an unresolved job passes them: before it is asked, after that, and
+once what was found is durable."""
+
 _PLAN: Final = os.environ.get("ACKLAST_FAULT", "")
 ARMED = bool(_PLAN)
 """Test it before calling ``point``: ``if faults.ARMED: faults.point("claimed")``."""

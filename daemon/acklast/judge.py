@@ -74,7 +74,7 @@ class Judged:
     raised: Raised = NOTHING
 
 
-class _Clock:
+class Clock:
     """The ledger's clock, carried on by the monotonic one, so that no second clock has to agree with it."""
 
     __slots__ = ("_at", "_mark")
@@ -97,7 +97,7 @@ class _Job:
     envelope: Envelope
     context: Context
     known: Attempt
-    clock: _Clock
+    clock: Clock
     entry: Entry
 
     @property
@@ -107,10 +107,10 @@ class _Job:
 
 async def judge(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh, entry: Entry) -> Judged:
     """Start the handler if it may start, and judge what came of it."""
-    clock = _Clock(claimed.now)
+    clock = Clock(claimed.now)
     if entry.early:
         await entry.cooled()
-    if refusal := _refusal(lane, session, entry):
+    if refusal := refusal_of(lane, session, entry):
         # Granted, but not to be started: whoever comes next must find the attempt unspent.
         return _unstarted(GiveBack(refusal, claimed.ambiguous), clock)
     job_type = lane.app.find(lane.name, envelope.type)
@@ -122,7 +122,7 @@ async def judge(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh
     start = decide_start(known, lane.policy, claimed.now, can_reconcile=job_type.reconcile is not None)
     if isinstance(start, Bury | Hold):
         return _unstarted(start, clock)
-    context = _context(lane, envelope, session, claimed, clock, entry)
+    context = context_of(lane, envelope, session, claimed, clock, entry)
     job = _Job(lane, session, job_type, envelope, context, known, clock, entry)
     if may_be_suspect(known, lane.policy):
         # Noted before anything is waited for: one that was claimed at the same time waits for this one then.
@@ -130,7 +130,7 @@ async def judge(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh
         if is_suspect(await _crashes(lane, envelope.key), lane.policy):
             return await _alone(job, start)
         lane.pacing.alone.recorded((lane.name, envelope.key))
-        if refusal := _refusal(lane, session, entry):  # the ledger was asked meanwhile
+        if refusal := refusal_of(lane, session, entry):  # the ledger was asked meanwhile
             return _unstarted(GiveBack(refusal, claimed.ambiguous), clock)
     return await _attempting(job, start)
 
@@ -156,7 +156,7 @@ async def _alone(job: _Job, start: Run | Reconcile) -> Judged:
         return _unstarted(GiveBack("drain", ambiguous=True), job.clock)
     lane.emitter.notice("job.runs_alone", "warning", lane=lane.name, key=job.envelope.key)
     try:
-        if refusal := _refusal(lane, job.session, job.entry):
+        if refusal := refusal_of(lane, job.session, job.entry):
             return _unstarted(GiveBack(refusal, ambiguous=True), job.clock)
         return await _attempting(job, start)
     finally:
@@ -198,7 +198,7 @@ async def _attempting(job: _Job, start: Run | Reconcile) -> Judged:
 
 def _barred(job: _Job) -> Judged | None:
     """What ended while a reconcile and the wait for a permit took their time: the lease, or the deadline."""
-    if refusal := _refusal(job.lane, job.session, job.entry):
+    if refusal := refusal_of(job.lane, job.session, job.entry):
         return _unstarted(GiveBack(refusal, ambiguous=True), job.clock)
     step = decide_reconciled(False, None, job.known, job.lane.policy, job.clock.now(), 0.0)
     return _unstarted(step, job.clock) if isinstance(step, Bury) else None
@@ -210,7 +210,7 @@ def _defective(job: _Job, reason: str) -> Judged:
     return Judged(verdict, "unknown", reason, "", now, now, recorded=job.context.completed)
 
 
-def _refusal(lane: Lane, session: Session, entry: Entry) -> str:
+def refusal_of(lane: Lane, session: Session, entry: Entry) -> str:
     """Why this process may start nothing more, though the ledger granted the claim; empty where it may."""
     if not lane.lease.holds(session):
         return "lease_lapsed"
@@ -281,14 +281,16 @@ async def _reconcile(job: _Job) -> Judged | None:
     return Judged(step, "reconciled", reason, answer.detail, started_at, ended_at)
 
 
-def _unstarted(verdict: Bury | Hold | GiveBack | Retry, clock: _Clock) -> Judged:
+def _unstarted(verdict: Bury | Hold | GiveBack | Retry, clock: Clock) -> Judged:
     now = clock.now()
     return Judged(verdict, "not_started", verdict.reason, getattr(verdict, "detail", ""), now, now)
 
 
-def _context(
-    lane: Lane, envelope: Envelope, session: Session, claimed: Fresh, clock: _Clock, entry: Entry
+def context_of(
+    lane: Lane, envelope: Envelope, session: Session, claimed: Fresh, clock: Clock, entry: Entry
 ) -> Context:
+    """What a handler, or a reconcile, knows of its job."""
+
     def transaction(result: Any) -> AbstractAsyncContextManager[Any]:
         record = Record(
             lane=lane.name,

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
+from acklast.asking import Asking
 from acklast.broker import Link
 from acklast.carriers import CarrierSender
 from acklast.chores import Chore
@@ -32,6 +33,7 @@ from acklast.ledger.controls import PostgresWire
 from acklast.ledger.lease import Lease
 from acklast.ledger.outbox import Outbox
 from acklast.ledger.postgres import PostgresLedger
+from acklast.ledger.reconciling import Questions
 from acklast.ledger.redriving import Redriving
 from acklast.ledger.watch import LedgerWatch
 from acklast.letterbox import Letterbox
@@ -156,7 +158,7 @@ class Daemon:
         self._observed: list[Observed] = []
         self._send = CarrierSender(self._publishing, timeout_s=config.broker.publish_timeout_s)
 
-    def _chores(self) -> list[Chore]:
+    def _chores(self, lanes: list[Lane]) -> list[Chore]:
         """What goes on beside the lanes."""
         config, emitter, chance = self._config, self._emitter, random.random
         address, brokers = self._address(), self._servers.brokers
@@ -181,11 +183,14 @@ class Daemon:
             version=config.version,
             most=config.dead.max_redrives,
         )
+        questions = Questions(address, list(config.lanes))
+        asking = Asking(questions, lanes, self._tasks, emitter, chance=chance)
+        chores: list[Chore] = [pruner, reconciler, redriver, asking]
         if not config.relay.enabled:
-            return [pruner, reconciler, redriver]
+            return chores
         publisher = publisher_of(config, brokers)
         relay = Relay(Outbox(address), publisher, emitter, self._worker, poll_s=config.relay.poll_s)
-        return [pruner, reconciler, redriver, relay]
+        return [*chores, relay]
 
     def _budgets_in_use(self) -> Iterator[str]:
         used = {lane.budget for lane in self._config.lanes.values()}
@@ -224,7 +229,7 @@ class Daemon:
         """Start, wait for the stop, drain, close. The lease ends last: until then our claims are ours."""
         consumers: list[asyncio.Task[None]] = []
         lanes = [self._lane(name) for name in self._config.lanes]
-        chores = self._chores()
+        chores = self._chores(lanes)
         overlong = Overlong(lanes, self._tasks, self._config.broker.longest_unacked_s)
         try:
             self._watchdog.start()

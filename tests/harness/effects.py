@@ -10,11 +10,14 @@ from pathlib import Path
 
 CALL = "call"
 EFFECT = "effect"
+ASKED = "asked"
 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """One line: the handler was called, or had its effect. ``at`` is on the monotonic clock, in seconds."""
+    """One line: the handler was called, had its effect, or its job's reconcile was asked.
+
+    ``at`` is on the monotonic clock, in seconds."""
 
     what: str
     key: str
@@ -60,6 +63,10 @@ class EffectLog:
     def effects(self, key: str | None = None) -> list[Noted]:
         """The effects, of one key or of all, in order."""
         return self._of(EFFECT, key)
+
+    def asked(self, key: str | None = None) -> list[Noted]:
+        """The calls of a reconcile, of one key or of all, in order."""
+        return self._of(ASKED, key)
 
     def _of(self, what: str, key: str | None) -> list[Noted]:
         return [noted for noted in self._all() if noted.what == what and key in (None, noted.key)]

@@ -91,6 +91,8 @@ async def work(payload: dict[str, Any], ctx: Context) -> Any:
         case {"do": "unknown"}:
             log.note(EFFECT, ctx.key, ctx.attempt, ctx.ambiguous)
             raise Unknown("no_answer")
+        case {"do": "lost"}:
+            raise Unknown("no_answer")
         case {"do": "insert" | "insert_and_die" as how}:
             await insert(ctx, step, die=how == "insert_and_die")
             return None

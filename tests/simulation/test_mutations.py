@@ -86,7 +86,7 @@ MUTATIONS: Final = {
         Settler, "give_back", "delivery.channel.nack(", "delivery.channel.ack(", "one slot, two jobs"
     ),
     "does not tell the handler of the doubt": Mutation(
-        acklast.judge, "_context", "ambiguous=claimed.ambiguous", "ambiguous=False", "success"
+        acklast.judge, "context_of", "ambiguous=claimed.ambiguous", "ambiguous=False", "success"
     ),
     "starts in doubt where the lane holds": Mutation(
         DELIVERY,
@@ -96,12 +96,12 @@ MUTATIONS: Final = {
         "hold: success",
     ),
     "starts although its lease has run out": Mutation(
-        acklast.judge, "_refusal", "not lane.lease.holds(session)", "False", "success"
+        acklast.judge, "refusal_of", "not lane.lease.holds(session)", "False", "success"
     ),
     "starts after a long reconcile although its lease has run out": Mutation(
         acklast.judge,
         "_barred",
-        "refusal := _refusal(job.lane, job.session, job.entry)",
+        "refusal := refusal_of(job.lane, job.session, job.entry)",
         'refusal := ""',
         "reconcile: after a crash",
     ),

@@ -65,6 +65,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "chores",
         "pruner",
         "reconciler",
+        "inquiry",
+        "asking",
         "stuck",
         "reporter",
         "steering",

@@ -15,6 +15,7 @@ _INCOMPLETE: Final = {
     ("enqueue",): "some items were not accepted; the output names them",
     ("dead drop",): "some letters stay",
     ("ledger erase",): "some jobs are not over, and left as they are",
+    ("unresolved resolve", "unresolved reconcile"): "of some jobs nothing is decided; the output says why",
     ("ledger prune", "jobs missing", "topology apply"): "another is at work",
     ("runs cancel",): "some jobs are locked",
     ("runs watch",): "some jobs are dead, unresolved or cancelled",

@@ -26,6 +26,7 @@ from acklast.cli import (
     schedule,
     scheduler,
     topology,
+    unresolved,
 )
 from acklast.cli.exits import INTERRUPTED, UNREAD, epilog
 from acklast.cli.options import Json
@@ -52,6 +53,7 @@ app.add_typer(jobs.app, name="jobs")
 app.add_typer(runs.app, name="runs")
 app.add_typer(dead.app, name="dead")
 app.add_typer(redrive.app, name="redrive")
+app.add_typer(unresolved.app, name="unresolved")
 app.add_typer(lanes.app, name="lanes")
 app.add_typer(schedule.app, name="schedule")
 

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-import asyncpg
-
 from acklast.ledger.operate import Operations
 
 
@@ -183,7 +181,7 @@ async def total(operations: Operations, wanted: Wanted) -> int:
     return int(row["letters"])
 
 
-_ENTRY: Final = """d.id, d.lane, d.key, d.run, d.type, d.reason, d.detail, d.failure, d.attempts,
+ENTRY: Final = """d.id, d.lane, d.key, d.run, d.type, d.reason, d.detail, d.failure, d.attempts,
        d.first_failure_at, d.last_failure_at, d.seen, d.worker, d.version, d.trace_id, d.content_type,
        octet_length(d.payload) as payload_bytes, d.held, d.closed_at, d.closed_as"""
 _MESSAGE: Final = ", d.exchange, d.routing_key, d.headers, d.properties, d.payload"
@@ -232,7 +230,7 @@ order by p.last_failure_at desc, p.id desc limit $5
 def page_sql(wanted: Wanted, *, whole: bool = False) -> str:
     """The statement of a page."""
     grouped = (wanted.run, wanted.reason, wanted.failure) != (None, None, None)
-    return (_BY_GROUP if grouped else _BY_LANE).format(columns=_ENTRY + (_MESSAGE if whole else ""))
+    return (_BY_GROUP if grouped else _BY_LANE).format(columns=ENTRY + (_MESSAGE if whole else ""))
 
 
 def page_arguments(wanted: Wanted, after: Cursor | None, limit: int) -> tuple[Any, ...]:
@@ -265,10 +263,16 @@ async def whole_page(
         LedgerUnavailable: the ledger does not answer.
     """
     rows = await operations.fetch(page_sql(wanted, whole=True), *page_arguments(wanted, after, limit))
-    return [_whole(row) for row in rows]
+    return [whole_of(dict(row)) for row in rows]
 
 
-_ONE: Final = f"select {_ENTRY}{_MESSAGE} from acklast.dead_letters d where d.id = $1"  # noqa: S608 - ours
+def one_sql(more: str = "", join: str = "") -> str:
+    """The statement that reads the letter with the id ``$1``, and what else is known of it."""
+    columns = f"{ENTRY}{_MESSAGE}" + (f", {more}" if more else "")
+    return f"select {columns} from acklast.dead_letters d {join} where d.id = $1"  # noqa: S608 - ours
+
+
+_ONE: Final = one_sql()
 
 
 async def one(operations: Operations, letter: int) -> Whole | None:
@@ -278,11 +282,11 @@ async def one(operations: Operations, letter: int) -> Whole | None:
         LedgerUnavailable: the ledger does not answer.
     """
     rows = await operations.fetch(_ONE, letter)
-    return _whole(rows[0]) if rows else None
+    return whole_of(dict(rows[0])) if rows else None
 
 
-def _whole(row: asyncpg.Record) -> Whole:
-    found = dict(row)
+def whole_of(found: dict[str, Any]) -> Whole:
+    """A letter with its message, of the columns as they were read."""
     payload = found.pop("payload")
     message = {
         "exchange": found.pop("exchange"),
