@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from acklast.errors import Exit
 from acklast.ledger.api import State
 from acklast_topology.publish import Job
-from harness import Broker, eventually
+from harness import Broker
 from harness.reconciled import PLAIN_TYPE
 from harness.scripted import LANE, TYPE
 from harness.site import RUN, Site, site

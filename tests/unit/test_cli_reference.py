@@ -34,6 +34,8 @@ from acklast.ledger.dead import Group, Note, Whole
 from acklast.ledger.dead_changes import Dropped
 from acklast.ledger.erase import Erased, Left
 from acklast.ledger.operate import Audited
+from acklast.ledger.reconciling import Effect
+from acklast.ledger.reconciling import Found as ReconcileFound
 from acklast.ledger.redrive_plan import EXCLUDED, Kind, Preview
 from acklast.ledger.redrives import Redrive
 from acklast.ledger.retention import COUNTS
@@ -41,6 +43,9 @@ from acklast.ledger.schedules import FiringView, Paused
 from acklast.ledger.schedules import Standing as ScheduleStanding
 from acklast.ledger.standing import DaemonView
 from acklast.ledger.trials import Trial
+from acklast.ledger.unresolved import Asked as Question
+from acklast.ledger.unresolved import Held
+from acklast.ledger.unresolved_changes import Refusal
 from acklast.reporter import Standing
 from acklast_topology.finding import Finding, Found
 from acklast_topology.items import Fate
@@ -150,6 +155,10 @@ def test_defaults_are_as_the_tables_say(title: str, default: str) -> None:
         (
             "`acklast redrive`",
             {*names_of(Redrive, Trial, Kind, Preview), "out", "left", *EXCLUDED} - {"oldest"},
+        ),
+        (
+            "`acklast unresolved`",
+            {*names_of(Held, Question), *Refusal, *ReconcileFound, *Effect} - {"entry"},
         ),
         ("`acklast lanes`", {*LANE, *names_of(DaemonView, Control), *Standing, *State}),
         ("`acklast lanes pause, resume, set`", {*names_of(Audited)}),

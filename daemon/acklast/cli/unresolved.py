@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from acklast.cli import unresolved_changes
+from acklast.cli import unresolved_ask, unresolved_changes
 from acklast.cli.dead_select import (
     Fingerprint,
     LaneOption,
@@ -130,4 +130,4 @@ async def _account(config: Config, name: str, by: By | None, lane: str | None) -
 
 
 app.command(epilog=epilog(incomplete="unresolved resolve"))(unresolved_changes.resolve)
-app.command(epilog=epilog(incomplete="unresolved resolve"))(unresolved_changes.reconcile)
+app.command(epilog=epilog(incomplete="unresolved resolve"))(unresolved_ask.reconcile)

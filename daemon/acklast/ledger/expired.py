@@ -61,6 +61,9 @@ letters as (
     delete from acklast.dead_letters d using storied s
     where d.lane = s.lane and d.key = s.key and d.fence is not null returning 1
 ),
+questions as (
+    delete from acklast.reconciliations q using storied s where q.lane = s.lane and q.key = s.key
+),
 tallied as (
     insert into acklast.run_tallies as t (run, state, jobs, claims)
     select run, state, count(*), sum(claims) from gone where run is not null

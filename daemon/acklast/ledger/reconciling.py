@@ -138,7 +138,7 @@ held as materialized (
 ),
 answered as (
     update acklast.reconciliations q
-    set found = $3, code = nullif($4, ''), detail = nullif($5, ''), fence = h.fence,
+    set found = $3, code = nullif($4, ''), fence = h.fence,
         effect = nullif($6, 'retry'), done_at = case when $6 <> 'retry' then clock_timestamp() end
     from held h where q.id = $1 and q.session = $2 and q.done_at is null and q.found is null
     returning q.*, h.run, h.attempts

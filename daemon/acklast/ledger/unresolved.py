@@ -36,7 +36,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question, and what was found."""
+    """A question, and what was found. What an error said of itself is in the attempt."""
 
     id: int
     actor: str
@@ -45,7 +45,6 @@ class Asked:
     worker: str | None
     found: str | None
     code: str | None
-    detail: str | None
     effect: str | None
     done_at: datetime | None
 
@@ -149,7 +148,7 @@ async def named(
 
 
 _ASKED: Final = """
-select q.id, q.actor, q.reason, q.asked_at, w.worker, q.found, q.code, q.detail, q.effect, q.done_at
+select q.id, q.actor, q.reason, q.asked_at, w.worker, q.found, q.code, q.effect, q.done_at
 from acklast.reconciliations q left join acklast.workers w on w.id = q.session
 where q.lane = $1 and q.key = $2 order by q.id
 """

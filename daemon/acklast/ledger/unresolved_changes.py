@@ -146,8 +146,9 @@ answered as (
 told as (
     insert into acklast.audit (actor, action, lane, key, run, detail)
     select $5, 'unresolved.resolve', h.lane, h.key, h.run,
-           jsonb_build_object('letter', h.id::text, 'as', $3, 'was', h.reason, 'result', $4::jsonb, 'fence',
-                              h.fence, 'reason', $7::text, 'login', $6::text, 'role', session_user)
+           jsonb_build_object('letter', h.id::text, 'as', $3, 'was', h.reason, 'fence', h.fence,
+                              'result', $4::text is not null, 'reason', $7::text, 'login', $6::text, 'role',
+                              session_user)
     from held h order by h.id
 )
 select id from held

@@ -13,8 +13,7 @@ create table acklast.reconciliations (
     asked_at timestamptz not null default clock_timestamp(),
     session  bigint,                                -- workers.id of the daemon that has taken it
     found    text check (found in ('happened', 'not_happened', 'unknown')),
-    code     text,                                  -- why nobody can tell
-    detail   text,
+    code     text,                                  -- why nobody can tell; more is in the attempt of this fence
     effect   text check (effect in ('done', 'retry', 'dead', 'unresolved', 'superseded')),
                                                     -- what became of the job; superseded: not by this
     done_at  timestamptz,
