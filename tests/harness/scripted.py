@@ -71,6 +71,13 @@ def promise(ctx: Context, key: str, error: str) -> None:
         raise Transient(error)
 
 
+def unanswered(log: EffectLog, ctx: Context, *, effect: bool) -> None:
+    """End without an answer, with the effect or without."""
+    if effect:
+        log.note(EFFECT, ctx.key, ctx.attempt, ctx.ambiguous)
+    raise Unknown("no_answer")
+
+
 @app.job(TYPE, lane=LANE)
 async def work(payload: dict[str, Any], ctx: Context) -> Any:
     """Do the step that is this call's turn."""
@@ -88,11 +95,8 @@ async def work(payload: dict[str, Any], ctx: Context) -> Any:
             raise RateLimited(retry_after)
         case {"do": "permanent"}:
             raise Permanent("refused")
-        case {"do": "unknown"}:
-            log.note(EFFECT, ctx.key, ctx.attempt, ctx.ambiguous)
-            raise Unknown("no_answer")
-        case {"do": "lost"}:
-            raise Unknown("no_answer")
+        case {"do": "unknown" | "lost" as how}:
+            unanswered(log, ctx, effect=how == "unknown")
         case {"do": "insert" | "insert_and_die" as how}:
             await insert(ctx, step, die=how == "insert_and_die")
             return None
