@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from acklast.asking import Asking
 from acklast.broker import Link
 from acklast.carriers import CarrierSender
 from acklast.chores import Chore
@@ -21,6 +20,7 @@ from acklast.config.servers import Receiver
 from acklast.consumer import Consumer
 from acklast.delivery import process
 from acklast.drain import Receipt, Tally, Tasks, drain, said
+from acklast.errands import chores_of
 from acklast.errors import Exit
 from acklast.handlers.app import App
 from acklast.inlets import Inlet, open_intake
@@ -31,10 +31,7 @@ from acklast.ledger.budgets import PostgresBook
 from acklast.ledger.connect import Address
 from acklast.ledger.controls import PostgresWire
 from acklast.ledger.lease import Lease
-from acklast.ledger.outbox import Outbox
 from acklast.ledger.postgres import PostgresLedger
-from acklast.ledger.reconciling import Questions
-from acklast.ledger.redriving import Redriving
 from acklast.ledger.watch import LedgerWatch
 from acklast.letterbox import Letterbox
 from acklast.notify import Notify
@@ -47,12 +44,8 @@ from acklast.pacing.lanes import LanePacing
 from acklast.pacing.prefetch import Prefetch
 from acklast.pacing.slots import Slots
 from acklast.pacing.turn import Turn
-from acklast.pruner import Pruner, keeps_of
 from acklast.readiness import Readiness
 from acklast.receiver import KNOWN_AIORMQ, knows_library, library_version
-from acklast.reconciler import Reconciler
-from acklast.redriver import Redriver
-from acklast.relay import Relay, publisher_of
 from acklast.reporter import Observed, reports_of
 from acklast.settle import Delivery, Settler
 from acklast.steering import Steering
@@ -159,38 +152,19 @@ class Daemon:
         self._send = CarrierSender(self._publishing, timeout_s=config.broker.publish_timeout_s)
 
     def _chores(self, lanes: list[Lane]) -> list[Chore]:
-        """What goes on beside the lanes."""
-        config, emitter, chance = self._config, self._emitter, random.random
-        address, brokers = self._address(), self._servers.brokers
-        pruner = Pruner(
-            self._ledger,
-            keeps_of(config.lanes),
-            emitter,
-            every_s=config.ledger.prune_every_s,
-            chance=chance,
-        )
-        reconciler = Reconciler(
-            config, address, brokers, self._consuming.connect, self._send, emitter, chance=chance
-        )
-        redriver = Redriver(
-            config,
-            Redriving(address),
-            self._lease,
-            self._consuming.connect,
-            self._send,
-            emitter,
+        return chores_of(
+            self._config,
+            lanes,
+            ledger=self._ledger,
+            address=self._address(),
+            lease=self._lease,
+            brokers=self._servers.brokers,
+            connect=self._consuming.connect,
+            send=self._send,
+            tasks=self._tasks,
+            emitter=self._emitter,
             worker=self._worker,
-            version=config.version,
-            most=config.dead.max_redrives,
         )
-        questions = Questions(address, list(config.lanes))
-        asking = Asking(questions, lanes, self._tasks, emitter, chance=chance)
-        chores: list[Chore] = [pruner, reconciler, redriver, asking]
-        if not config.relay.enabled:
-            return chores
-        publisher = publisher_of(config, brokers)
-        relay = Relay(Outbox(address), publisher, emitter, self._worker, poll_s=config.relay.poll_s)
-        return [*chores, relay]
 
     def _budgets_in_use(self) -> Iterator[str]:
         used = {lane.budget for lane in self._config.lanes.values()}

@@ -72,24 +72,26 @@ async def test_what_is_found_becomes_of_the_job(
             told = await place.command("unresolved", "reconcile", "--run", RUN, *WHY, code=Exit.INCOMPLETE)
             counts = {name: told[name] for name in ("asked", "done", "retry", "dead", "unresolved", "open")}
             assert counts == {"asked": 7, "done": 2, "retry": 1, "dead": 1, "unresolved": 3, "open": 0}
-            found = daemon.said("reconcile.found")
-            assert {line["key"]: line["effect"] for line in found}["late"] == "dead"
+            said = daemon.said("reconcile.found")
+            assert {line["key"]: line["effect"] for line in said}["late"] == "dead"
             assert "secret" not in daemon.text()
+            await place.reaches("not", State.DONE)
+            assert len(place.log.effects("not")) == 1
         views = {job.key: await place.job(job.key) for job in jobs}
         states = {key: (view.state, view.reason) for key, view in views.items()}
         assert states == {
             "happened": (State.DONE, None),
             "result": (State.DONE, None),
-            "not": (State.UNRESOLVED, "no_answer"),
+            "not": (State.DONE, None),
             "late": (State.DEAD, "deadline_exceeded"),
             "nobody-knows": (State.UNRESOLVED, "no_answer"),
             "error": (State.UNRESOLVED, "no_answer"),
             "plain": (State.UNRESOLVED, "no_answer"),
         }
         assert views["result"].result == {"ref": 7}
-        codes = {key: view.history[-1].reason for key, view in views.items()}
-        assert {view.history[-1].outcome for view in views.values()} == {"reconciled"}
-        assert codes == {
+        found = {key: view.history[1] for key, view in views.items()}
+        assert {(one.outcome, one.fence, one.attempt) for one in found.values()} == {("reconciled", 2, 1)}
+        assert {key: one.reason for key, one in found.items()} == {
             "happened": "happened",
             "result": "happened",
             "not": "not_happened",
@@ -98,11 +100,8 @@ async def test_what_is_found_becomes_of_the_job(
             "error": "exception:RuntimeError",
             "plain": "no_reconcile",
         }
-        assert {view.history[-1].fence for view in views.values()} == {2}
         [redrive] = await sql.fetch("select * from acklast.redrives")
-        assert (redrive["decided"], redrive["status"], redrive["steps"]) == (True, "running", [1])
-        [frozen] = await sql.fetch("select * from acklast.redrive_letters")
-        assert (frozen["key"], frozen["fence"], frozen["state"]) == ("not", views["not"].fence, "planned")
+        assert (redrive["decided"], redrive["steps"], redrive["reason"]) == (True, [1], WHY[1])
         assert len(place.log.asked()) == 6
         entries = await place.command("audit", "--action", "unresolved.found")
         assert {entry["effect"]["effect"] for entry in entries["entries"]} == {
@@ -118,7 +117,7 @@ async def test_what_is_found_becomes_of_the_job(
         assert {row["key"]: (row["held"], row["closed_as"], row["same"]) for row in letters} == {
             "happened": (True, "done", True),
             "result": (True, "done", True),
-            "not": (True, None, True),
+            "not": (True, "redriven", False),
             "late": (False, None, True),
             "nobody-knows": (True, None, True),
             "error": (True, None, True),

@@ -77,6 +77,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "redriver",
         "schedule",
     ),
+    ("errands",),
     ("runtime",),
     ("cli", "console"),
     ("testing",),
