@@ -23,6 +23,7 @@ from acklast.ledger.audit import entries
 from acklast.ledger.dead import Whole
 from acklast.ledger.operate import Operations
 from acklast.ledger.reading import read_jobs
+from acklast.ledger.trials import OF_JOB, Trial
 from acklast.ledger.unresolved import Asked, Named, asked_of
 from acklast.redact import Redaction
 
@@ -38,6 +39,7 @@ class Account:
     job: JobView
     asked: Sequence[Asked]
     audit: Sequence[AuditEntry]
+    tried: Sequence[Trial]
 
 
 async def read(operations: Operations, named: Named) -> Account:
@@ -52,7 +54,8 @@ async def read(operations: Operations, named: Named) -> Account:
         raise NotUnresolved(f"letter {named.id} has gone", "Retention or an operator has removed it")
     asked = await asked_of(operations, named.lane, named.key)
     said = await entries(operations, AuditAsked(lane=named.lane, key=named.key), _SAID)
-    return Account(letter, jobs[0], asked, said[::-1])
+    rows = await operations.fetch(OF_JOB, named.lane, named.key)
+    return Account(letter, jobs[0], asked, said[::-1], [Trial(**dict(row)) for row in rows])
 
 
 def can_reconcile(config: Config, lane: str, job_type: str | None) -> bool | None:
@@ -77,6 +80,7 @@ def document(account: Account, reconciles: bool | None, redaction: Redaction | N
         "history": plain(job.history),
         "asked": plain(account.asked),
         "audit": plain(account.audit),
+        "redrives": plain(account.tried),
         "can_reconcile": reconciles,
     }
 
@@ -95,7 +99,7 @@ def tell(console: Console, account: Account, reconciles: bool | None, redaction:
         by = f"{entry.action} by {safe(entry.operator)}"
         console.print(f"  {second(entry.at)} {by}: {safe(entry.reason or '')}")
     console.print(f"  {_REMEDIES[reconciles]}")
-    tell_letter(console, account.letter, [], redaction)
+    tell_letter(console, account.letter, [], list(account.tried), redaction)
 
 
 _REMEDIES = {
