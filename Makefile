@@ -16,7 +16,7 @@ export PYTHONPATH := $(CURDIR)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv servers clients demo demo-digest demo-import demo-reminders test test-brokers check lint format types soak bench bench-pacing bench-proof drill lock clean
+.PHONY: help venv servers clients demo demo-digest demo-import demo-reminders test test-brokers test-systemd check lint format types soak bench bench-pacing bench-proof drill lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ format: $(READY) ## Put style and formatting right where that is safe
 
 types: $(READY) ## Check types
 	@$(BIN)/mypy
+
+test-systemd: servers ## Boot a real systemd in a container, with the units in it, and try them; as root, 5 minutes
+	@$(BIN)/python -m pytest -m booted --timeout=300 tests/booted $(ARGS)
 
 soak: servers clients ## Run the long tests
 	@$(BIN)/python -m pytest -m soak --timeout=0 $(ARGS) || [ $$? -eq 5 ]

@@ -16,6 +16,7 @@ from acklast.cli.root import app
 from acklast.config.models import Drain
 from acklast.drain import SETTLE_S
 from acklast.errors import NO_RESTART, Exit
+from dev.nspawn import why_not
 
 ROOT: Final = Path(__file__).parents[2]
 UNITS: Final = ROOT / "systemd"
@@ -107,6 +108,17 @@ def test_an_open_service_is_seen(tmp_path: Path) -> None:
     unit = tmp_path / "acklast.service"
     unit.write_text((UNITS / "acklast.service").read_text().replace("RestrictNamespaces=yes", ""))
     assert exposure(unit) > 1.5
+
+
+def test_who_is_not_root_is_told_that_no_systemd_can_be_booted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert why_not() == "only root can boot a systemd in a container"
+
+
+def test_who_lacks_the_programs_is_told_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setenv("PATH", "")
+    assert "package systemd-container" in why_not().replace("packages", "package")
 
 
 # --- no drift --------------------------------------------------------------------------------------------
