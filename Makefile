@@ -73,7 +73,7 @@ test-systemd: servers ## Boot a real systemd in a container, with the units in i
 	@$(BIN)/python -m pytest -m booted --timeout=300 tests/booted $(ARGS)
 
 soak: servers clients ## Run the long tests
-	@$(BIN)/python -m pytest -m soak --timeout=0 $(ARGS) || [ $$? -eq 5 ]
+	@$(BIN)/python -m pytest -m "soak or hypothesis" --hypothesis-profile=many --timeout=0 $(ARGS) || [ $$? -eq 5 ]
 
 bench: servers $(BENCH_READY) ## Compare with other consumers on this machine; ARGS="--help" lists the choices
 	@$(BIN)/python -m bench.run $(ARGS)

@@ -23,6 +23,8 @@ _SETTINGS = {
     "unix_socket_directories": "",
     "max_connections": "200",
     "shared_buffers": "64MB",
+    # In its own directory, which goes when it has been killed; what lies elsewhere stays.
+    "dynamic_shared_memory_type": "mmap",
     "timezone": "UTC",
     "log_timezone": "UTC",
     "lc_messages": "C",

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from secrets import token_hex
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from dev.postgres import Cluster
 from dev.rabbitmq import Node
@@ -25,11 +26,18 @@ from dev.stack import (
 from dev.stack import (
     ledger_server as ledger_of,
 )
-from dev.workspace import share_ports
+from dev.workspace import keep_in_memory, share_ports
 from harness import Broker, Databases
 from harness.broker import at_vhost
 
 pytest_plugins = ["acklast.testing.plugin", "pytester"]
+
+# A busy machine takes any time to draw and run an example. The same ones at each run: what has passed does
+# not fail by chance. `make soak` looks for new ones, and for more of them.
+_PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("few", _PATIENT, max_examples=25, derandomize=True, database=None)
+settings.register_profile("many", _PATIENT, max_examples=200)
+settings.load_profile("few")
 
 # A test is marked by what it asks for, so that `pytest -m "not broker and not ledger"` is the quick half.
 _MARKS = {"broker": "broker_server", "ledger": "ledger_server"}
@@ -42,6 +50,7 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if worker := os.environ.get("PYTEST_XDIST_WORKER"):
         share_ports(int(worker.removeprefix("gw")), int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
+    keep_in_memory()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

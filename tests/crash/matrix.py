@@ -172,8 +172,9 @@ class Case:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Of the lane and its session. A successor of another name must not wait for long."""
-        lease_s = 60 if self.successor == "one" else 1
+        """Of the lane and its session. A successor of another name must not wait for long; nor must the first
+        one lose its lease because the machine is busy."""
+        lease_s = 60 if self.successor == "one" else 3
         return {"lease_s": lease_s, "on_unknown": self.of().on_unknown, "receiver": self.receiver}
 
 

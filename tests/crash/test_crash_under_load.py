@@ -38,7 +38,7 @@ async def kill_at_random_moments(place: Site, chance: random.Random) -> None:
     """Kill the daemon each time that a random number of further calls have been made."""
     calls = 0
     for _ in range(KILLS):
-        with place.daemon(fresh=True) as daemon:
+        with place.daemon() as daemon:
             calls += chance.randint(5, JOBS // KILLS)
             await eventually(lambda: len(place.log.calls()) >= calls, 60, f"{calls} calls")  # noqa: B023
             daemon.signal(signal.SIGKILL)
@@ -64,7 +64,7 @@ async def test_every_job_is_accounted_for_and_effects_repeat_only_across_a_crash
         await place.promise(jobs())
         await place.publish(*jobs())
         await kill_at_random_moments(place, random.Random(seed))
-        with place.daemon(fresh=True) as last:
+        with place.daemon() as last:
             await last.ready()
             await place.quiet(60)
             assert await last.drained() == Exit.OK

@@ -30,6 +30,9 @@ from harness.waiting import eventually
 
 NAMES: Final = Names()
 RUN: Final = "run-1"
+BUCKETS_S: Final = (1, 5, 30)
+"""Fewer wait queues than there are unless configured: a broker takes longer to make a queue than for most of
+what a test does there."""
 RECEIVERS: Final = tuple(receiver.value for receiver in Receiver)
 one_receiver_else_soak: Final = pytest.mark.parametrize(
     "receiver",
@@ -195,7 +198,7 @@ async def site(
     broker = {"heartbeat_s": heartbeat_s, "receiver": receiver, "longest_unacked_s": longest_unacked_s}
     broker |= {"management_url": management} if management else {}
     config.write_text(_toml(directory, broker_url, dsn, lease_s, drain_s, broker, lane, http, more, app))
-    plan = plan_for(NAMES, [LANE], fair=[LANE] if "fair_by" in lane else ())
+    plan = plan_for(NAMES, [LANE], BUCKETS_S, fair=[LANE] if "fair_by" in lane else ())
     ledger = await PostgresLedger.connect(dsn, pool_size=1)
     try:
         async with await aio_pika.connect(broker_url) as connection:
@@ -226,6 +229,7 @@ def _toml(
         (
             "" if http else f'app = "{app}"',
             f'state_dir = "{directory / "state"}"',
+            f"wait_buckets_s = {list(BUCKETS_S)}",
             "[broker]",
             f'url = "{broker_url}"',
             *_lines(broker),

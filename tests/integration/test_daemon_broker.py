@@ -9,11 +9,10 @@ from urllib.parse import quote
 
 from acklast.errors import Exit
 from acklast.ledger.api import State
-from acklast_topology.ladder import BUCKETS_S
 from harness import Broker, eventually
 from harness.daemon import Daemon
 from harness.scripted import LANE
-from harness.site import NAMES, Site, scripted
+from harness.site import BUCKETS_S, NAMES, Site, one_receiver_else_soak, scripted
 
 NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
 
@@ -79,6 +78,7 @@ async def test_a_deleted_queue_is_declared_again(new_site: NewSite, broker: Brok
         assert [call.key for call in place.log.calls()] == ["again", "waits", "waits"]
 
 
+@one_receiver_else_soak
 async def test_a_handler_that_cancels_its_own_task_ends_in_an_outcome(new_site: NewSite) -> None:
     async with new_site() as place:
         await place.publish(scripted("odd", "cancel_itself", "done"))

@@ -13,7 +13,7 @@ from acklast.pacing.prefetch import prefetch_for
 from harness import eventually
 from harness.daemon import Daemon
 from harness.scripted import LANE
-from harness.site import NAMES, Site, scripted
+from harness.site import NAMES, Site, one_receiver_else_soak, scripted
 
 NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
 
@@ -64,6 +64,7 @@ async def test_sigterm_lets_running_jobs_end_and_gives_buffered_ones_back(new_si
         assert not any(call.ambiguous for call in place.log.calls())
 
 
+@one_receiver_else_soak
 async def test_a_handler_that_outlasts_the_deadline_is_cut_and_its_job_comes_back(new_site: NewSite) -> None:
     async with new_site(drain_s=0.5) as place:
         await place.publish(scripted("slow", WAIT))
@@ -89,6 +90,7 @@ async def _successor_completes(place: Site, key: str) -> None:
     assert await place.ready() == {}
 
 
+@one_receiver_else_soak
 async def test_a_second_sigint_cuts_short(new_site: NewSite) -> None:
     async with new_site(drain_s=600) as place:
         await place.publish(scripted("slow", WAIT))
@@ -105,6 +107,7 @@ async def test_a_second_sigint_cuts_short(new_site: NewSite) -> None:
         await _successor_completes(place, "slow")
 
 
+@one_receiver_else_soak
 async def test_a_second_sigterm_changes_nothing(new_site: NewSite) -> None:
     async with new_site() as place:
         await place.publish(scripted("slow", WAIT))
@@ -121,6 +124,7 @@ async def test_a_second_sigterm_changes_nothing(new_site: NewSite) -> None:
         assert len(place.log.effects()) == 1
 
 
+@one_receiver_else_soak
 async def test_one_daemon_for_each_instance(new_site: NewSite) -> None:
     async with new_site() as place:
         with place.daemon(fresh=True) as daemon:

@@ -157,6 +157,14 @@ async def test_two_lanes_share_a_budget_by_their_weights(one_site: NewSite) -> N
             assert await daemon.drained() == Exit.OK
 
 
+async def unserved(place: Site) -> bool:
+    """Whether nobody consumes any queue of the lane."""
+    names = (Names().work(LANE), *(Names().fair(LANE, number) for number in FAIR_QUEUES))
+    async with place.connection.channel() as channel:
+        queues = [await channel.declare_queue(name, passive=True) for name in names]
+    return not any(queue.declaration_result.consumer_count for queue in queues)
+
+
 async def test_a_fair_lane_that_stands_by_gives_back_all_that_it_holds(one_site: NewSite) -> None:
     async with one_site(fair_by="run", quota="1000 per 1 s", concurrency=1, lookahead=10) as place:
         with place.daemon() as daemon:
@@ -171,9 +179,6 @@ async def test_a_fair_lane_that_stands_by_gives_back_all_that_it_holds(one_site:
                 return await in_queues(place) == 41
 
             await eventually(given_back, 30, "nothing is held")
-            async with place.connection.channel() as channel:
-                for name in (Names().work(LANE), *(Names().fair(LANE, number) for number in FAIR_QUEUES)):
-                    queue = await channel.declare_queue(name, passive=True)
-                    assert queue.declaration_result.consumer_count == 0
+            await eventually(lambda: unserved(place), 30, "no queue has a consumer")
             assert await daemon.drained() == Exit.OK
         assert len(place.log.calls()) <= 41

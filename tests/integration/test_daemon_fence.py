@@ -10,11 +10,12 @@ from typing import TypeAlias
 from acklast.errors import Exit
 from acklast.ledger.api import State
 from harness import eventually
-from harness.site import Site, scripted
+from harness.site import Site, one_receiver_else_soak, scripted
 
 NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
 
 
+@one_receiver_else_soak
 async def test_the_late_completion_of_a_stopped_daemon_is_refused(new_site: NewSite) -> None:
     # The broker takes a stopped client's deliveries back after two missed heartbeats.
     async with new_site(lease_s=2, heartbeat_s=2) as place:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, ExitStack
 from typing import TypeAlias
@@ -12,11 +11,13 @@ from acklast.errors import Exit
 from acklast.ledger.api import State
 from acklast_topology.names import Names
 from harness import eventually
-from harness.daemon import Daemon
 from harness.scripted import LANE
 from harness.site import Site, one_receiver_else_soak, scripted
 
 NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
+
+PAUSE_S = 5.0
+"""Long enough for both daemons to be given jobs meanwhile."""
 
 
 def worst(place: Site, period_s: float) -> int:
@@ -41,9 +42,11 @@ async def test_three_daemons_of_which_one_is_killed_keep_one_quota(new_site: New
     async with new_site(quota="20 per 1 s", lease_s=2) as place:
         jobs = [scripted(f"k-{number:03}", "done") for number in range(150)]
         await place.promise(jobs)
-        await place.publish(*jobs)
         with ExitStack() as running:
             one, two, three = (running.enter_context(place.daemon(name)) for name in ("one", "two", "three"))
+            for daemon in (one, two, three):
+                await daemon.ready()  # else two of them may be through before the third is up
+            await place.publish(*jobs)
             await eventually(lambda: len(place.log.calls()) >= 40)
             one.signal(signal.SIGKILL)
             await one.ended()
@@ -56,6 +59,7 @@ async def test_three_daemons_of_which_one_is_killed_keep_one_quota(new_site: New
         assert len(place.log.effects()) >= 150
 
 
+@one_receiver_else_soak
 async def test_a_restart_does_not_begin_with_a_fresh_quota(new_site: NewSite) -> None:
     async with new_site(quota="5 per 4 s") as place:
         await place.publish(*(scripted(f"k-{number}", "done") for number in range(10)))
@@ -70,6 +74,7 @@ async def test_a_restart_does_not_begin_with_a_fresh_quota(new_site: NewSite) ->
         assert worst(place, 4.0) <= 5
 
 
+@one_receiver_else_soak
 async def test_one_permit_has_one_consumer_and_no_job_waits_elsewhere(new_site: NewSite) -> None:
     async with new_site(quota="1 per 1 s") as place:
         with ExitStack() as running:
@@ -90,31 +95,25 @@ async def test_one_permit_has_one_consumer_and_no_job_waits_elsewhere(new_site: 
         assert worst(place, 1.0) == 1
 
 
+@one_receiver_else_soak
 async def test_a_rate_limit_pauses_every_daemon_at_once(new_site: NewSite) -> None:
     async with new_site(quota="1000 per 1 s", concurrency=1) as place:
         with ExitStack() as running:
             daemons = [running.enter_context(place.daemon(name)) for name in ("one", "two")]
             for daemon in daemons:
                 await daemon.ready()
-            await place.publish(scripted("asks", {"do": "rate_limited", "retry_after": 3}, "done"))
-            await daemons_paused(daemons)
+            await place.publish(scripted("asks", {"do": "rate_limited", "retry_after": PAUSE_S}, "done"))
+            await eventually(lambda: any(daemon.said("budget.paused") for daemon in daemons))
             await place.publish(*(scripted(f"k-{number}", "done") for number in range(20)))
             for number in range(20):
                 await place.reaches(f"k-{number}", State.DONE)
             asked = place.log.calls("asks")[0].at
             others = [call for call in place.log.calls() if call.key != "asks"]
-            assert min(call.at for call in others) >= asked + 3.0
+            assert min(call.at for call in others) >= asked + PAUSE_S
             assert len({call.pid for call in others}) == 2, "both had jobs, and both kept quiet"
             await place.reaches("asks", State.DONE)
             job = await place.job("asks")
             assert (job.attempts, job.rate_limited) == (1, 1)
-
-
-async def daemons_paused(daemons: list[Daemon]) -> None:
-    """One daemon was told to be quiet; wait until it says so."""
-    began = time.monotonic()
-    await eventually(lambda: any(daemon.said("budget.paused") for daemon in daemons))
-    assert time.monotonic() - began < 3
 
 
 async def test_a_pause_longer_than_a_delivery_may_wait_gives_the_deliveries_back(new_site: NewSite) -> None:

@@ -80,7 +80,7 @@ async def test_a_lane_that_turns_slow_gives_back_and_one_that_turns_fast_takes_m
             with place.daemon("two") as second:
                 await calls_of(place, second, CONCURRENCY)
                 place.open_gate("go")
-                await eventually(lambda: len(first.said("lane.prefetch", prefetch=ceiling)) == 2)
+                await eventually(lambda: len(first.said("lane.prefetch", prefetch=ceiling)) >= 2)
                 await place.quiet(60)
                 assert await second.drained() == Exit.OK
             assert await first.drained() == Exit.OK

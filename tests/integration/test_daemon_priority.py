@@ -28,8 +28,8 @@ NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
 LOW: Final = 0
 HIGH: Final = 9
 BEHIND: Final = 1_000
-SOON_S: Final = 5.0
-"""About a second where nothing else runs on the machine."""
+SOON_S: Final = 20.0
+"""About a second where nothing else runs on the machine; all that is ahead would take fifty."""
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ async def test_what_is_urgent_starts_at_once_and_the_rest_goes_on(one_site: NewS
             # Nothing is held back for a class that has nothing waiting.
             began, count = time.monotonic(), len(order(place))
             await eventually(lambda: len(order(place)) >= count + 60, 60, "sixty more of the rest")
-            assert time.monotonic() - began < 6
+            assert time.monotonic() - began < SOON_S, "at the rate of its own share it would take 48 seconds"
             assert await daemon.drained() == Exit.OK
 
 

@@ -63,7 +63,7 @@ async def test_a_drain_ends_a_pass_at_once(tmp_path: Path, broker: Broker, ledge
                 await eventually(lambda: holder.fetchval(waits), what="the pass is at work")
                 assert await daemon.drained() == Exit.OK
                 receipt = daemon.said("drain.receipt")[0]
-                assert receipt["seconds"] < 5
+                assert receipt["seconds"] < receipt["deadline_s"], "it did not wait for the pass"
                 assert daemon.said("prune.done") == []
             await holder.execute("rollback")
         finally:

@@ -3,32 +3,49 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 from acklast.errors import Exit
 from acklast.ledger.api import State
-from harness.site import Site, scripted
+from harness.site import Site, one_receiver_else_soak, scripted
+
+pytestmark = one_receiver_else_soak
 
 NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
 
 LATE_S = 1.5
-"""A bucket's second, and half of one for a busy machine."""
+"""A bucket's second, and half of one for the machine."""
+TRIES = 3
+
+
+async def least_late_s(measure: Callable[[str], Awaitable[float]]) -> float:
+    """How late a job is: a busy machine makes one late now and then, what is wrong would each of them."""
+    late_s = [await measure("job-0")]
+    while len(late_s) < TRIES and late_s[-1] > LATE_S:
+        late_s.append(await measure(f"job-{len(late_s)}"))
+    assert min(late_s) >= 0, "before its time"
+    return min(late_s)
 
 
 async def test_a_retry_waits_as_long_as_the_downstream_asked(new_site: NewSite) -> None:
     async with new_site() as place:
-        await place.publish(scripted("asked", {"do": "rate_limited", "retry_after": 2}, "done"))
+
+        async def late_s(key: str) -> float:
+            await place.publish(scripted(key, {"do": "rate_limited", "retry_after": 2}, "done"))
+            job = await place.reaches(key, State.DONE)
+            first, second = place.log.calls(key)
+            # A refusal for the quota spends no attempt.
+            assert (first.attempt, second.attempt, job.attempts, job.rate_limited) == (1, 1, 1, 1)
+            assert not second.ambiguous
+            return second.at - first.at - 2.0
+
         with place.daemon() as daemon:
-            job = await place.reaches("asked", State.DONE)
+            await daemon.ready()
+            assert await least_late_s(late_s) <= LATE_S
             assert await daemon.drained() == Exit.OK
-        first, second = place.log.calls("asked")
-        assert 2.0 <= second.at - first.at <= 2.0 + LATE_S
-        # A refusal for the quota spends no attempt.
-        assert (first.attempt, second.attempt, job.attempts, job.rate_limited) == (1, 1, 1, 1)
-        assert not second.ambiguous
         assert await place.ready() == {}
 
 
@@ -47,16 +64,19 @@ async def test_a_transient_failure_spends_an_attempt(new_site: NewSite) -> None:
 
 async def test_a_job_does_not_start_before_its_time(new_site: NewSite) -> None:
     async with new_site() as place:
+
+        async def late_s(key: str) -> float:
+            asked_at = time.monotonic()
+            await place.publish(scripted(key, "done", not_before=datetime.now(UTC) + timedelta(seconds=2)))
+            await place.reaches(key, State.DONE)
+            [call] = place.log.calls(key)
+            assert call.attempt == 1
+            return call.at - asked_at - 2.0
+
         with place.daemon() as daemon:
             await daemon.ready()
-            asked_at = time.monotonic()
-            job = scripted("later", "done", not_before=datetime.now(UTC) + timedelta(seconds=2))
-            await place.publish(job)
-            await place.reaches("later", State.DONE)
+            assert await least_late_s(late_s) <= LATE_S
             assert await daemon.drained() == Exit.OK
-        [call] = place.log.calls("later")
-        assert 2.0 <= call.at - asked_at <= 2.0 + LATE_S
-        assert call.attempt == 1
         assert await place.ready() == {}
 
 

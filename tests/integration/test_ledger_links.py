@@ -23,9 +23,9 @@ async def test_a_lease_is_renewed_while_broken_messages_wait_for_the_ledger(ledg
             burying = asyncio.create_task(ledger.bury_stray(stray, worker="one", version="1"))
             waits = "select count(*) from pg_locks where not granted and relation = $1::regclass"
             await eventually(lambda: other.fetchval(waits, "acklast.dead_letters"))
-            assert await asyncio.wait_for(ledger.renew(session), 3)
+            assert await asyncio.wait_for(ledger.renew(session), 30)
             assert not burying.done()
-        await asyncio.wait_for(burying, 10)
+        await asyncio.wait_for(burying, 30)
     finally:
         await other.close()
         await ledger.close()

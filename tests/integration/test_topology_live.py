@@ -22,7 +22,7 @@ from acklast_topology.plan import Plan, Queue, plan_for
 from acklast_topology.publish import Publisher, Status
 from harness import Broker, eventually
 from harness.scripted import LANE
-from harness.site import Site, scripted
+from harness.site import BUCKETS_S, Site, scripted
 
 NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
 
@@ -60,7 +60,7 @@ async def test_a_job_waits_in_the_buckets_that_are_configured(new_site: NewSite)
 @pytest.mark.parametrize("receiver", ["bulk"], indirect=True)
 async def test_arguments_change_under_a_daemon_at_work(new_site: NewSite, broker: Broker) -> None:
     async with new_site(concurrency=20) as place:
-        plan = plan_for(NAMES, [LANE])
+        plan = plan_for(NAMES, [LANE], BUCKETS_S)
         await otherwise(place, plan, WORK, x_delivery_limit=20)
         await otherwise(place, plan, WAIT, x_message_ttl=6000)
         with place.daemon(env={"ACKLAST__DECLARE": "verify"}) as daemon:

@@ -6,13 +6,13 @@ from collections.abc import Coroutine
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from acklast.errors import ClaimLost, SessionLost
 from acklast.ledger.api import Decided, Fresh, Held, JobView, NotDue, Recorded, Session, State
 from acklast.outcome import Bury, Complete, GiveBack, Hold, Retry, Verdict
+from harness.drawn import drawn
 from ledger.worlds import LANE, MemoryWorld, a_claim, a_record, start
 
 T = TypeVar("T")
@@ -184,5 +184,5 @@ class Histories(RuleBasedStateMachine):
                 assert fences == sorted(set(fences))
 
 
-Histories.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+Histories.TestCase.settings = drawn(25, 200, stateful_step_count=40)
 TestHistories = Histories.TestCase

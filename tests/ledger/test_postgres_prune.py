@@ -144,7 +144,7 @@ async def test_a_key_that_comes_again_while_it_is_removed_is_known_until_it_is_g
     session = await start(postgres.ledger)
     await record(postgres.ledger, session, await started(postgres.ledger, session), Complete())
     async with elsewhere(postgres, "delete from acklast.jobs"):
-        answer = await asyncio.wait_for(postgres.ledger.claim(session, a_claim()), 10)
+        answer = await asyncio.wait_for(postgres.ledger.claim(session, a_claim()), 30)
         assert isinstance(answer, Decided)
         assert answer.state is State.DONE
     again = await postgres.ledger.claim(session, a_claim(body=b"new"))

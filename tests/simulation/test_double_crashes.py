@@ -12,8 +12,10 @@ from simulation.world import play
 SMALL = (
     "success in one transaction",
     "bury",
-    "retry",
     "hold: success",
+)
+LONGER = (
+    "retry",
     "reconcile: success",
     "published twice",
 )
@@ -25,7 +27,7 @@ def test_no_two_crashes_break_a_promise() -> None:
         ended_well(play(scenario, schedule))
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", [*SMALL, *(pytest.param(name, marks=pytest.mark.soak) for name in LONGER)])
 def test_no_two_crashes_between_steps_break_a_promise(name: str) -> None:
     # After one step is before the next: one of the two finds every place between them.
     scenario = CATALOGUE[name]

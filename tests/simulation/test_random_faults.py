@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acklast.policy import OnUnknown
 from acklast.testing.stage import Heir
+from harness.drawn import drawn
 from simulation.acts import FIT
 from simulation.scenario import POLICY, Post, Scenario
 from simulation.schedule import CRASHES, Blow, Fault, Schedule
@@ -47,13 +48,13 @@ def schedules(blows: st.SearchStrategy[Blow]) -> st.SearchStrategy[Schedule]:
     return st.dictionaries(st.integers(0, 60), blows, max_size=8)
 
 
-@settings(max_examples=150, deadline=None)
+@drawn(50, 1500)
 @given(scenarios, schedules(all_blows), st.integers(0, 2**32))
 def test_whatever_goes_wrong_no_promise_is_broken(scenario: Scenario, schedule: Schedule, seed: int) -> None:
     play(scenario, schedule, seed)
 
 
-@settings(max_examples=75, deadline=None)
+@drawn(25, 500)
 @given(st.lists(acts, min_size=1, max_size=4), schedules(crashes), st.integers(0, 2**32))
 def test_a_lane_that_holds_has_each_effect_at_most_once(
     scripts: list[tuple[str, ...]], schedule: Schedule, seed: int
@@ -63,7 +64,7 @@ def test_a_lane_that_holds_has_each_effect_at_most_once(
     assert all(world.account.effects(post.key) <= 1 for post in made)
 
 
-@settings(max_examples=75, deadline=None)
+@drawn(25, 500)
 @given(st.integers(1, 4), schedules(crashes), st.integers(0, 2**32))
 def test_a_reconcile_that_knows_gives_each_job_its_one_effect_through_any_crashes(
     jobs: int, schedule: Schedule, seed: int

@@ -123,7 +123,7 @@ def test_a_retry_after_hours_takes_no_time_and_sees_the_clock(mail: Mail) -> Non
         assert seen[1] - seen[0] >= timedelta(seconds=wait.seconds)
         job.assert_state("dead", attempts=2, reason="timeout")
         assert worker.now == seen[1] + timedelta(hours=1)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
 
 
 def test_a_deadline_and_a_time_before_which_nothing_starts(mail: Mail) -> None:

@@ -8,14 +8,13 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from acklast_topology.carrier import carrier_properties
 from acklast_topology.contract import RawMessage
 from acklast_topology.wire import Properties, encode_table
 from harness.messages import good, hostile_messages, over_the_wire, wire_messages
 
-patient = settings(deadline=None)
 MESSAGE = RawMessage(
     b"body",
     content_type="text/plain",
@@ -116,7 +115,6 @@ def test_what_we_add_is_small() -> None:
     assert len(carrier_properties(RawMessage(b""), longest).marshal()) - bare < 4096
 
 
-@patient
 @given(wire_messages)
 def test_the_job_that_comes_back_is_the_job_that_left(raw: RawMessage) -> None:
     job = good(raw)
@@ -137,7 +135,6 @@ def test_the_job_that_comes_back_is_the_job_that_left(raw: RawMessage) -> None:
     assert again.raw.headers == kept
 
 
-@patient
 @given(wire_messages)
 def test_carrying_twice_changes_nothing_more(raw: RawMessage) -> None:
     once = over_the_wire(carrier_properties(raw, "k"))
@@ -146,7 +143,6 @@ def test_carrying_twice_changes_nothing_more(raw: RawMessage) -> None:
     assert (twice.timestamp, twice.priority, twice.type) == (once.timestamp, once.priority, once.type)
 
 
-@patient
 @given(hostile_messages)
 def test_a_carrier_is_made_of_anything(raw: RawMessage) -> None:
     properties = carrier_properties(raw, "k")

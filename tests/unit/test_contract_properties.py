@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acklast_topology.contract import (
@@ -21,11 +21,9 @@ from acklast_topology.contract import (
 from acklast_topology.evidence import MAX_EVIDENCE_BYTES
 from harness.messages import any_value, hostile_messages
 
-patient = settings(deadline=None)
 content = st.tuples(st.none() | st.text(), st.text(), st.binary())
 
 
-@patient
 @given(hostile_messages)
 def test_parse_never_raises_and_keeps_its_word(raw: RawMessage) -> None:
     match parse(raw):
@@ -44,7 +42,6 @@ def test_parse_never_raises_and_keeps_its_word(raw: RawMessage) -> None:
             assert "\0" not in detail
 
 
-@patient
 @given(hostile_messages)
 def test_evidence_is_json_that_postgres_can_hold(raw: RawMessage) -> None:
     found = evidence(raw)
@@ -56,7 +53,6 @@ def test_evidence_is_json_that_postgres_can_hold(raw: RawMessage) -> None:
         assert len(text) < 2 * MAX_EVIDENCE_BYTES
 
 
-@patient
 @given(hostile_messages, st.text(), any_value)
 def test_a_digest_survives_what_a_broker_adds(raw: RawMessage, route: str, value: object) -> None:
     again = RawMessage(
@@ -70,14 +66,12 @@ def test_a_digest_survives_what_a_broker_adds(raw: RawMessage, route: str, value
     assert digest(again) == digest(raw)
 
 
-@patient
 @given(hostile_messages, st.binary(min_size=1))
 def test_a_digest_tells_bodies_apart(raw: RawMessage, more: bytes) -> None:
     other = RawMessage(raw.body + more, headers=raw.headers)
     assert digest(other) != digest(RawMessage(raw.body, headers=raw.headers))
 
 
-@patient
 @given(content, content)
 def test_fingerprints_are_equal_where_the_content_is(
     one: tuple[str | None, str, bytes], two: tuple[str | None, str, bytes]

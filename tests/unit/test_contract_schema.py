@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from jsonschema_rs import Draft7Validator, meta
 
 from acklast_topology.contract import MAX_HEADERS_BYTES
 from acklast_topology.contract_schema import contract_schema
 from harness.contract_documents import SCHEMA, documents, is_taken
+from harness.drawn import drawn
 
 FILE = Path(__file__).parents[2] / "docs" / "reference" / "contract.schema.json"
 EVENT = {"specversion": "1.0", "id": "e-1", "type": "rent.due.v1", "source": "/billing"}
@@ -37,7 +38,7 @@ def test_it_is_a_schema_of_2020_12_and_its_words_are_draft_7s_too() -> None:
     assert Draft7Validator(again).is_valid(job())
 
 
-@settings(deadline=None, max_examples=200)
+@drawn(50, 1000)
 @given(documents)
 def test_what_is_valid_is_taken_and_what_is_not_is_refused(document: dict[str, Any]) -> None:
     taken = is_taken(document)

@@ -158,7 +158,7 @@ async def test_the_next_chunk_is_promised_while_one_is_published() -> None:
 
     items = enqueued(Slow(), map(job, "abcdef"), "r1", promises, Chunking(jobs=2), stop=False)
     first = asyncio.ensure_future(anext(items))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await promises.second.wait()
     assert not first.done()
     published.set()
@@ -255,7 +255,7 @@ async def test_a_source_that_brings_little_is_not_held_up_by_its_chunk() -> None
         await more.wait()
 
     chunks = Chunks(source(), "r1", Chunking(linger_s=0.01)).taken()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert len(await anext(chunks)) == 1
     more.set()
     assert [chunk async for chunk in chunks] == []

@@ -7,10 +7,11 @@ from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acklast.fingerprint import FRAMES, TEXT_MAX, Raised, fingerprint, normalised, text_digest
+from harness.drawn import drawn
 
 ANY_TEXT = st.text(st.characters() | st.sampled_from("\x00\ud800\n'\"`@:.-0e "))
 ZONES = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
@@ -40,7 +41,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("kind", VALUES)
-@settings(max_examples=25)
+@drawn(10, 100)
 @given(st.data())
 def test_values_of_one_kind_are_replaced(kind: str, data: st.DataObject) -> None:
     one, other = data.draw(VALUES[kind]), data.draw(VALUES[kind])

@@ -66,12 +66,12 @@ async def property_api(monkeypatch: pytest.MonkeyPatch, *options: str) -> AsyncI
     )
     assert process.stdout is not None
     try:
-        ready = json.loads(await asyncio.wait_for(process.stdout.readline(), 30))
+        ready = json.loads(await asyncio.wait_for(process.stdout.readline(), 60))
         monkeypatch.setenv("PROPERTY_API_URL", ready["url"])
         yield ready["report"]
     finally:
         process.terminate()
-        assert await asyncio.wait_for(process.wait(), 10) == 0
+        assert await asyncio.wait_for(process.wait(), 60) == 0
 
 
 async def reported(url: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acklast_topology import Job, Publisher
@@ -108,7 +108,6 @@ def test_a_payload_that_is_not_json(value: Any) -> None:
         Job.json("a", "k", value)
 
 
-@settings(deadline=None)
 @given(keys, json_values, st.none() | st.integers(0, 9), wire_headers)
 def test_whatever_could_be_made_is_read_the_same(
     key: str, value: Any, priority: int | None, headers: dict[str, Any]

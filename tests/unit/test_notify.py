@@ -22,7 +22,7 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]
     bound = named if request.param == "path" else f"\0{name}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(bound)
-        listening.settimeout(5)
+        listening.settimeout(30)
         yield listening, Notify({"NOTIFY_SOCKET": named})
 
 
@@ -63,7 +63,7 @@ def test_the_process_environment_is_asked_where_none_is_given(
 ) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(str(tmp_path / "notify"))
-        listening.settimeout(5)
+        listening.settimeout(30)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         Notify().watchdog()
         assert listening.recv(100) == b"WATCHDOG=1"

@@ -6,12 +6,13 @@ import asyncio
 import random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acklast.config.quota import Quota
 from acklast.pacing.budgets import NO_LIMITS, Limits
 from harness.book import Server
+from harness.drawn import drawn
 from harness.fleet import Member, Meter, Provider
 from harness.virtual import elapse, run, virtual
 
@@ -246,7 +247,7 @@ events = st.tuples(
 )
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@drawn(15, 200)
 @given(
     st.integers(0, 2**32),
     st.integers(1, 12),

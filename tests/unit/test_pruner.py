@@ -146,7 +146,7 @@ async def test_it_ends_at_once_in_the_middle_of_a_pass() -> None:
     async with running(ledger, told) as pruner:
         await eventually(lambda: ledger.open)
         pruner.stop()
-        await asyncio.wait_for(pruner.close(), 5)
+        await asyncio.wait_for(pruner.close(), 30)
     assert ledger.open == 0
     assert told.named("prune.done") == []
 
@@ -154,7 +154,7 @@ async def test_it_ends_at_once_in_the_middle_of_a_pass() -> None:
 async def test_it_ends_at_once_in_its_pause() -> None:
     ledger = Scripted([Pruned()])
     async with running(ledger, Told(), NEVER_S) as pruner:
-        await asyncio.wait_for(pruner.close(), 5)
+        await asyncio.wait_for(pruner.close(), 30)
     assert ledger.begun == 0
 
 
