@@ -5,6 +5,7 @@ Run side by side (``pytest -n 2 --dist loadfile``), each worker process is a ses
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -59,6 +60,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for mark, server in _MARKS.items():
             if server in asked:
                 item.add_marker(mark)
+
+
+def pytest_collection_finish() -> None:
+    # Thousands of tests, which stay: without this each full collection of garbage looks at all of them again.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
