@@ -150,7 +150,7 @@ async def test_every_kind_is_among_the_first(
     for order in orders:
         assert {"rare", "old"} < set(order[:3])
         assert len(set(order)) == 14
-    # By chance within a kind: not as they came, and another time otherwise.
+    # By chance behind them: not as they came, and another time otherwise.
     commons = [[key for key in order if key.startswith("common")] for order in orders]
     assert commons[0] != sorted(commons[0]) or commons[1] != sorted(commons[1])
     assert commons[0] != commons[1]
@@ -482,8 +482,8 @@ async def many(operations: Operations, postgres: PostgresWorld, count: int) -> N
     assert made.letters == count
     first, far = await buffers(operations, made.id, 0), await buffers(operations, made.id, count - 50)
     assert far < 2 * first + 20
-    head = Counter(trial.failure for trial in await trials(operations, made.id, 30))
-    assert head == dict.fromkeys(("v1-0", "v1-1", "v1-2"), 10)
+    head = Counter(trial.failure for trial in await trials(operations, made.id, 3))
+    assert head == dict.fromkeys(("v1-0", "v1-1", "v1-2"), 1)
     found = await preview(operations, made, "1")
     assert sum(kind.letters for kind in found.kinds) == count
     await failed_again(postgres, made)

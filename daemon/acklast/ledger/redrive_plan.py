@@ -91,8 +91,8 @@ where w.lane is not null and exists (
       and ($5::timestamptz is null or d.last_failure_at < $5))
 """
 
-# What a canary sees is a sample: kinds (of failure and version) in turns, and within a kind at random, though
-# the same each time that it is asked. The letters are inserted as they are tried, so that they lie together.
+# What a canary sees is one of each kind (of failure and version) first, so that none is overlooked, and then
+# a sample: at random, and so in proportion. The letters are inserted as they are tried: they lie together.
 _FREEZE: Final = """
 with meant as materialized (
     select d.id, d.lane, d.key, d.run, d.reason, d.failure, d.version, j.fence,
@@ -127,15 +127,15 @@ with meant as materialized (
 chosen as (
     select m.*, md5(m.id::text || ' ' || $1::bigint::text) as chance,
            row_number() over (partition by m.failure, m.version
-                              order by md5(m.id::text || ' ' || $1::bigint::text), m.id) as turn
+                              order by md5(m.id::text || ' ' || $1::bigint::text), m.id) > 1 as another
     from meant m where m.why is null
 ),
 frozen as (
     insert into acklast.redrive_letters (redrive, position, letter, lane, key, run, fence, reason, failure,
                                          version)
-    select $1, row_number() over (order by turn, chance, id), id, lane, key, run, fence, reason, failure,
+    select $1, row_number() over (order by another, chance, id), id, lane, key, run, fence, reason, failure,
            version
-    from chosen order by turn, chance, id
+    from chosen order by another, chance, id
     returning 1
 )
 update acklast.redrives
