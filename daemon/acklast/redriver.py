@@ -33,7 +33,7 @@ from acklast.chores import Chore
 from acklast.config import Config
 from acklast.config.models import Custody
 from acklast.custody import raw_of
-from acklast.errors import AcklastError
+from acklast.errors import AcklastError, BrokerUnavailable
 from acklast.ledger.lease import Lease
 from acklast.ledger.redriving import BATCH, Attempted, Letter, Mark, Redrive, Redriving, Rules
 from acklast.reconciler import counts
@@ -57,7 +57,7 @@ _VERDICTS: Final = {GoOn: "went_on", Stop: "stopped", Ask: "asks", Finished: "fi
 
 
 class NotSent(AcklastError):  # noqa: N818 - said of a message, and tried again
-    """The broker has not taken a letter's message."""
+    """The broker has not taken a letter's message, or does not answer at all."""
 
 
 @dataclass(slots=True)
@@ -281,12 +281,24 @@ class Redriver(Chore):
         traffic, queued, ours = await self._ledger.traffic(one.id, one.lane)
         if one.standing.room == 0:
             return 0
-        ready, _ = await counts(await self._connect(), self._queues[one.lane])
-        waits = traffic.held + (ready or 0) > ours
+        waits = traffic.held + await self._ready(one.lane) > ours
         pace = pace_per_s(one.rate_per_s, traffic, live_waits=waits and work.waited)
         now, work.waited = self._clock(), waits
         work.saved, work.at = earned(work.saved, pace, now - work.at), now
         return quantity(one.standing, work.saved, pace, queued)
+
+    async def _ready(self, lane: str) -> int:
+        """How many of the lane's jobs no daemon holds yet.
+
+        Raises:
+            NotSent: the broker does not say.
+        """
+        try:
+            ready, _ = await counts(await self._connect(), self._queues[lane])
+        except (ConnectionError, TimeoutError, BrokerUnavailable) as error:
+            said = error.what if isinstance(error, AcklastError) else str(error)
+            raise NotSent(f"the broker does not answer: {said}", "It is tried again") from error
+        return ready or 0
 
     async def _publish(self, one: Redrive, session: int) -> None:
         """Publish what is released and not known to be in the broker.
@@ -306,7 +318,8 @@ class Redriver(Chore):
             if faults.ARMED:
                 faults.point("noted")
         if away:
-            raise NotSent(f"{len(away)} letters of lane {one.lane!r} were not published: {away[0]}", "")
+            what = f"{len(away)} messages of lane {one.lane!r} were not published: {away[0]}"
+            raise NotSent(what, "It is tried again")
 
     async def _publish_one(self, lane: str, letter: Letter) -> str | None:
         """Why it is not in the broker for certain; None where it is, or need not be."""

@@ -12,7 +12,7 @@ _BEGIN = """
 with begun as (
     insert into acklast.redrives (lane, status, decided, selection, letters, actor, login, reason, steps,
                                   rate_per_s, tolerate, forced, started_at, step_at)
-    select $1, 'running', $5, '{}', count(*), 'a test', 'a test', 'why not',
+    select $1, $7, $5, '{}', count(*), 'a test', 'a test', 'why not',
            array_append($2::bigint[], count(*)), $3, $4, $6, clock_timestamp(), clock_timestamp()
     from acklast.dead_letters where lane = $1 and closed_at is null
     returning id
@@ -39,9 +39,10 @@ async def begin(
     tolerate: float = 0,
     decided: bool = False,
     forced: str | None = None,
+    status: str = "running",
 ) -> int:
     """Begin a redrive of all that is dead in a lane; its number. The last step, all of them, is added."""
-    rows = await sql(_BEGIN, lane, list(steps), rate_per_s, tolerate, decided, forced)
+    rows = await sql(_BEGIN, lane, list(steps), rate_per_s, tolerate, decided, forced, status)
     number: int = rows[0]["redrive"]
     return number
 

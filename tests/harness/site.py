@@ -154,7 +154,16 @@ class Site:
         return await eventually(there, timeout_s, f"job {key} is {state}")
 
     async def quiet(self, timeout_s: float = 30) -> None:
-        """Wait until no job of the run is open and no queue holds a message.
+        """Wait until no job of the run is open and no queue holds a message."""
+
+        async def over() -> bool:
+            return (await self.run()).open == 0
+
+        await eventually(over, timeout_s, "the run is over")
+        await self.quiet_queues(timeout_s)
+
+    async def quiet_queues(self, timeout_s: float = 30) -> None:
+        """Wait until no queue holds a message.
 
         The last copy of a job may be on its way between two queues, where no count sees it: so the queues
         must stay empty for a few looks.
@@ -163,11 +172,10 @@ class Site:
 
         async def still() -> bool:
             nonlocal looks
-            calm = (await self.run()).open == 0 and await self.is_drained()
-            looks = looks + 1 if calm else 0
+            looks = looks + 1 if await self.is_drained() else 0
             return looks >= _QUIET_POLLS
 
-        await eventually(still, timeout_s, "the run is over and the queues are empty")
+        await eventually(still, timeout_s, "the queues are empty")
 
 
 @asynccontextmanager

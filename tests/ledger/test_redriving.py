@@ -11,13 +11,14 @@ import pytest
 
 from acklast import letters as made_letters
 from acklast.canary import Standing
+from acklast.ledger import redrive_sql
 from acklast.ledger.api import Claim, Claimed, Decided, Fresh, Kept, Session, State
 from acklast.ledger.connect import Address
 from acklast.ledger.dead_changes import Dropped, drop
 from acklast.ledger.missing import Search
 from acklast.ledger.operate import Operations, Operator
 from acklast.ledger.prune import prune
-from acklast.ledger.redriving import Attempted, Redrive, Redriving, Rules
+from acklast.ledger.redriving import SETTINGS, Attempted, Redrive, Redriving, Rules
 from acklast.ledger.retention import Dues, Keep
 from acklast.outcome import Bury, Complete, Hold, Retry, Verdict
 from acklast.resend import again
@@ -571,3 +572,33 @@ async def test_failures_before_the_start_are_counted_over_as_long_a_time(scene: 
     live, _ = await scene.redriving.live(one, mark)
     assert live.before == 2
     assert number
+
+
+# --- size --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("statement", "arguments"),
+    [
+        (redrive_sql.UNSENT, (1, 500)),
+        (redrive_sql.SENT, (1, 1, [1, 2])),
+        (redrive_sql.NEXT, (1, 1, 500)),
+        (redrive_sql.SETTLE, (1, 1, 500)),
+        (redrive_sql.RELEASE, (1, 1, 0, 3, True, "1", [1], [b""], [b""], [None], [None], [None], [None])),
+        (redrive_sql.TRAFFIC, (1, LANE)),
+    ],
+    ids=["unsent", "sent", "next", "settle", "release", "traffic"],
+)
+async def test_no_look_reads_a_whole_table(
+    unseen_postgres: PostgresWorld, statement: str, arguments: tuple[Any, ...]
+) -> None:
+    address = Address.of(unseen_postgres.dsn)
+    connection = await address.open(SETTINGS)
+    try:
+        rows = await connection.fetch(f"explain {statement}", *arguments)
+    finally:
+        await connection.close()
+    plan = "\n".join(row[0] for row in rows)
+    for table in ("redrive_letters", "dead_letters", "jobs"):
+        assert f"Seq Scan on {table}" not in plan, plan
+        assert f"using {table}" in plan or table not in plan, plan
