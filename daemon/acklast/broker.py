@@ -77,6 +77,8 @@ class Link:
         self._on_change = on_change
         self.why = ""
         """Why it cannot be used, as far as that is known."""
+        self.changed_at = 0.0
+        """When that was another one, on the monotonic clock."""
         self._connection: AbstractConnection | None = None
         self._heard: HeardProtocol | None = None
         self._left: AbstractConnection | None = None
@@ -139,7 +141,7 @@ class Link:
 
     def _is(self, why: str) -> None:
         if why != self.why:
-            self.why = why
+            self.why, self.changed_at = why, time.monotonic()
             self._on_change(self._role, why)
 
     def _parsed(self, urls: Sequence[str]) -> list[URL]:

@@ -148,8 +148,10 @@ class Consumer:
     def part(self, now: float) -> Part:
         """Whether it comes round, at a moment of the monotonic clock."""
         name = f"the consumer of {self._queue}"
+        # Who waited for the broker goes on a moment after it is back.
+        since = max(self._round.at, self._link.changed_at)
         within_s = max(_STILL_S, 4 * self._link.heartbeat_s)  # a broker that is silent is found out by then
-        return Part(name, now - self._round.at, within_s, excuse=self._link.why)
+        return Part(name, now - since, within_s, excuse=self._link.why)
 
     def _interrupted(self, reason: str, *, exact: bool) -> None:
         if self._outage.interrupted(time.monotonic(), reason, exact=exact):

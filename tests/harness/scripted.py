@@ -78,6 +78,15 @@ def unanswered(log: EffectLog, ctx: Context, *, effect: bool) -> None:
     raise Unknown("no_answer")
 
 
+def wreck(directory: Path, what: str) -> None:
+    """Block the event loop until the gate ``go`` is open, or end one of the daemon's own tasks."""
+    if what == "loop":
+        until((directory / "go").exists, timeout_s=100)
+        return
+    [ended] = [task for task in asyncio.all_tasks() if task.get_name() == what]
+    ended.cancel()
+
+
 @app.job(TYPE, lane=LANE)
 async def work(payload: dict[str, Any], ctx: Context) -> Any:
     """Do the step that is this call's turn."""
@@ -112,8 +121,8 @@ async def work(payload: dict[str, Any], ctx: Context) -> Any:
             os.kill(os.getpid(), signal.SIGKILL)
         case {"do": "exhaust", "checked": checked}:
             exhaust(checked=checked)
-        case {"do": "block", "gate": gate}:
-            until((directory / gate).exists, timeout_s=100)  # and the loop with it
+        case {"do": "wreck", "what": what}:
+            wreck(directory, what)
         case {"do": "wait", "gate": gate}:
             await eventually((directory / gate).exists, timeout_s=step.get("patience_s", 100))
     log.note(EFFECT, ctx.key, ctx.attempt, ctx.ambiguous)

@@ -63,10 +63,32 @@ async def test_a_loop_that_a_handler_blocks_misses_them_until_it_goes_on(
             with place.daemon(env=manager.watching(WITHIN_S)) as daemon:
                 await daemon.ready()
                 await more_beats(manager)
-                await place.publish(scripted("rude", {"do": "block", "gate": "go"}))
+                await place.publish(scripted("rude", {"do": "wreck", "what": "loop"}))
                 await eventually(lambda: len(place.log.calls()) == 1)
                 with pytest.raises(AssertionError, match="1 more beats"):
                     await more_beats(manager, 1, timeout_s=1.5)
                 place.open_gate("go")
                 await more_beats(manager)
                 assert await daemon.drained() == Exit.OK
+
+
+@pytest.mark.parametrize("receiver", ["bulk"], indirect=True)
+@pytest.mark.parametrize(
+    "task",
+    ["lease", *(pytest.param(name, marks=pytest.mark.soak) for name in ("steering", "overlong", "relay"))],
+)
+async def test_a_loop_that_turns_around_a_part_that_has_ended_feeds_nothing(
+    new_site: NewSite, tmp_path: Path, task: str
+) -> None:
+    with Manager(tmp_path) as manager:
+        async with new_site() as place:
+            with place.daemon(env=manager.watching(WITHIN_S)) as daemon:
+                await daemon.ready()
+                await more_beats(manager)
+                await place.publish(scripted("wrecker", {"do": "wreck", "what": task}))
+                told = await daemon.says("daemon.stuck")
+                assert told["why"].endswith("has ended")
+                with pytest.raises(AssertionError, match="1 more beats"):
+                    await more_beats(manager, 1, timeout_s=1)
+                assert manager.statuses()[-1] == f"stuck: {told['why']}"
+                daemon.process.kill()

@@ -109,6 +109,7 @@ class Far:
     """A link to a broker that nobody reaches."""
 
     why = ""
+    changed_at = 0.0
     heartbeat_s = 15
     protocol = None
 
@@ -124,6 +125,8 @@ async def test_a_consumer_that_waits_for_a_broker_is_excused_as_long_as_it_is_kn
     assert stuck([consumer.part(soon())]) == ""
     assert "the consumer of rent.work stands still" in stuck([consumer.part(later())])
     link.why = BLOCKED
+    assert stuck([consumer.part(later())]) == ""
+    link.why, link.changed_at = "", later() - 1  # it is back: who waited goes on in a moment
     assert stuck([consumer.part(later())]) == ""
     running.cancel()
     await asyncio.wait([running])

@@ -62,3 +62,34 @@ def test_without_the_ledger_nothing_starts_whatever_is_consumed(line: Line) -> N
     line.of.paused(["rent"])
     line.of.ledger("")
     assert line.said == ["the ledger is away; nothing starts", "consuming 1 of 2 lanes; paused: rent"]
+
+
+def test_a_queue_of_the_letterbox_that_is_not_read_is_told(line: Line) -> None:
+    line.of.letterbox("acklast.v1.unrouted", "it is a classic queue")
+    line.of.letterbox("acklast.v1.unrouted", "")
+    assert line.said == [
+        "consuming 2 lanes; letterbox, acklast.v1.unrouted: it is a classic queue",
+        "consuming 2 lanes",
+    ]
+
+
+def test_while_the_broker_is_away_its_reason_is_told_once(line: Line) -> None:
+    line.of.link("consumer", "no broker can be used")
+    line.of.lane("rent", "rent.work", "no broker can be used")
+    line.of.letterbox("acklast.v1.unrouted", "no broker can be used")
+    assert line.said[-1] == "consuming 1 of 2 lanes; no broker can be used"
+    assert line.of.away() == "no broker can be used"
+
+
+def test_which_server_is_away(line: Line) -> None:
+    assert line.of.away() == ""
+    line.of.link("publisher", "the broker takes in no messages")
+    assert line.of.away() == "the broker takes in no messages"
+    line.of.ledger("Postgres does not answer")
+    assert line.of.away() == "Postgres does not answer"
+
+
+def test_while_it_drains_the_drain_speaks(line: Line) -> None:
+    line.of.leaving = True
+    line.of.lane("rent", "rent.work", "it is a classic queue")
+    assert line.said == []
