@@ -18,7 +18,7 @@ class Databases:
     """Makes and drops databases from a thread of its own, so that any test, async or not, can ask."""
 
     def __init__(self, dsn: str, prefix: str) -> None:
-        self._admin_dsn = dsn
+        self.server = dsn
         self._prefix = prefix
         self._count = 0
         self._made: list[str] = []
@@ -31,7 +31,7 @@ class Databases:
 
     def __exit__(self, *_: object) -> None:
         for name in reversed(self._made):
-            self._do(self._execute(f'ALTER DATABASE "{name}" IS_TEMPLATE false'))
+            self.run(self._execute(f'ALTER DATABASE "{name}" IS_TEMPLATE false'))
             self.drop(self.dsn(name))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -40,10 +40,10 @@ class Databases:
     def template(self, migrate: Migrate) -> str:
         """A migrated database that others are cloned from; its name."""
         name = f"{self._prefix}_template"
-        self._do(self._execute(f'CREATE DATABASE "{name}"'))
+        self.run(self._execute(f'CREATE DATABASE "{name}"'))
         self._made.append(name)
-        self._do(migrate(self.dsn(name)))
-        self._do(self._seal(name))
+        self.run(migrate(self.dsn(name)))
+        self.run(self._seal(name))
         return name
 
     def create(self, template: str | None = None) -> str:
@@ -51,16 +51,16 @@ class Databases:
         self._count += 1
         name = f"{self._prefix}_{self._count}"
         clone = f' TEMPLATE "{template}"' if template else ""
-        self._do(self._execute(f'CREATE DATABASE "{name}"{clone}'))
+        self.run(self._execute(f'CREATE DATABASE "{name}"{clone}'))
         return self.dsn(name)
 
     def drop(self, dsn: str) -> None:
         """Drop a database, whoever is still connected to it."""
         name = urlsplit(dsn).path.lstrip("/")
-        self._do(self._execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'))
+        self.run(self._execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'))
 
     def dsn(self, name: str) -> str:
-        return urlunsplit(urlsplit(self._admin_dsn)._replace(path=f"/{name}"))
+        return urlunsplit(urlsplit(self.server)._replace(path=f"/{name}"))
 
     async def _seal(self, name: str) -> None:
         # A database that anybody is connected to cannot be cloned.
@@ -70,11 +70,12 @@ class Databases:
         )
 
     async def _execute(self, statement: str) -> None:
-        connection = await asyncpg.connect(self._admin_dsn)
+        connection = await asyncpg.connect(self.server)
         try:
             await connection.execute(statement)
         finally:
             await connection.close()
 
-    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Have something done there, and wait for it."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=60)

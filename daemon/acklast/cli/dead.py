@@ -137,7 +137,7 @@ def show(
 ) -> Exit:
     """Show a dead letter and what was said of it; its message only with --payload."""
     settings = configured(config)
-    found, notes, tried = asyncio.run(_one(settings, letter))
+    found, notes, tried = asyncio.run(_one(settings, letter, message=payload))
     if found is None:
         return _gone(letter, notes, as_json=as_json)
     redaction = redaction_of(settings, found.entry.lane) if payload else None
@@ -148,9 +148,11 @@ def show(
     return Exit.OK
 
 
-async def _one(config: Config, letter: int) -> tuple[Whole | None, list[Note], list[Trial]]:
+async def _one(
+    config: Config, letter: int, *, message: bool
+) -> tuple[Whole | None, list[Note], list[Trial]]:
     async with operations_of(config) as operations:
-        found = await dead.one(operations, letter)
+        found = await dead.one(operations, letter, message=message)
         return found, await dead.notes(operations, letter), await _tried(operations, found)
 
 

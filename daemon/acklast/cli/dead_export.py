@@ -57,7 +57,7 @@ async def _export(config: Config, wanted: Wanted, out: Path | None, *, payload: 
     async with operations_of(config) as operations, operations.snapshot():
         of = await dead.total(operations, wanted)
         with _writing(out) as file, bar(of, "export") as progress:
-            async for letter in _letters(operations, wanted):
+            async for letter in _letters(operations, wanted, message=payload):
                 redaction = redaction_of(config, letter.entry.lane) if payload else None
                 file.write(line(document(letter, redaction)) + "\n")
                 count += 1
@@ -70,9 +70,9 @@ def _at(progress: Bar, count: int) -> None:
         progress.at(count, f"{count} letters")
 
 
-async def _letters(operations: Operations, wanted: Wanted) -> AsyncIterator[Whole]:
+async def _letters(operations: Operations, wanted: Wanted, *, message: bool) -> AsyncIterator[Whole]:
     after = None
-    while found := await dead.whole_page(operations, wanted, _PAGE, after):
+    while found := await dead.whole_page(operations, wanted, _PAGE, after, message=message):
         for letter in found:
             yield letter
         after = found[-1].entry.cursor

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
@@ -14,6 +16,7 @@ from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, say_json
 from acklast.errors import Exit
 from acklast.ledger import migrate as migrations
+from acklast.ledger.roles import PREFIX, roles_of
 
 app = typer.Typer(help="The ledger in Postgres: its schema, and what is kept.")
 app.command("prune", epilog=epilog(incomplete="ledger prune"))(prune.prune)
@@ -26,18 +29,36 @@ def _group() -> None:
 
 
 @app.command(epilog=epilog())
-def migrate(as_: As = None, config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
+def migrate(
+    roles: Annotated[
+        bool, typer.Option("--roles", help="Also make the SQL roles for daemon, operator and reader.")
+    ] = False,
+    roles_prefix: Annotated[
+        str, typer.Option("--roles-prefix", help="What their names begin with, before _daemon and so on.")
+    ] = PREFIX,
+    as_: As = None,
+    config: ConfigPath = CONFIG,
+    as_json: Json = False,
+) -> Exit:
     """Bring the schema up to this program. Several at once are safe; running it again changes nothing."""
     settings = configured(config)
-    applied = asyncio.run(migrations.migrate(settings.ledger.address()))
-    if applied:
-        asyncio.run(audited_if_there(settings, operator_of(as_), "ledger.migrate", {"applied": applied}))
+    names = list(roles_of(roles_prefix).values()) if roles else []
+    applied = asyncio.run(migrations.migrate(settings.ledger.address(), roles_prefix if roles else None))
+    done = {"applied": applied, "roles": names}
+    if applied or names:
+        asyncio.run(audited_if_there(settings, operator_of(as_), "ledger.migrate", done))
     if as_json:
-        say_json({"applied": applied})
+        say_json(done)
     else:
-        console = people()
-        for name in applied:
-            console.print(f"applied {name}")
-        if not applied:
-            console.print("the schema is up to date")
+        _tell(applied, names)
     return Exit.OK
+
+
+def _tell(applied: Sequence[str], roles: Sequence[str]) -> None:
+    console = people()
+    for name in applied:
+        console.print(f"applied {name}")
+    if not applied:
+        console.print("the schema is up to date")
+    for role in roles:
+        console.print(f"role {role} has its rights; grant it to whoever logs in")

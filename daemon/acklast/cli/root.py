@@ -6,8 +6,9 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
+import asyncpg
 import typer
 
 from acklast import __version__
@@ -32,6 +33,11 @@ from acklast.cli.exits import INTERRUPTED, UNREAD, epilog
 from acklast.cli.options import Json
 from acklast.cli.output import complain, say_json
 from acklast.errors import AcklastError, Exit
+
+_MAY_NOT: Final = (
+    "Use one with the role that may: readers look, operators change, daemons work; "
+    "'acklast ledger migrate --roles' makes them"
+)
 
 app = typer.Typer(
     name="acklast",
@@ -93,6 +99,9 @@ def run(arguments: Sequence[str]) -> int:
     except typer.TyperException as error:
         complain(error.format_message(), _usage_of(error), Exit.USAGE, as_json=as_json)
         return Exit.USAGE
+    except asyncpg.InsufficientPrivilegeError as error:
+        complain(f"this login may not do that in the ledger: {error}", _MAY_NOT, Exit.CONFIG, as_json=as_json)
+        return Exit.CONFIG
     except (BrokenPipeError, SystemExit):  # typer makes the second of the first
         # Python flushes standard output once more at its end, and would complain of it then.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

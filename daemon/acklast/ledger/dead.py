@@ -109,7 +109,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A letter with its message."""
+    """A letter with its message, where that was asked for."""
 
     entry: Entry
     exchange: str
@@ -181,10 +181,15 @@ async def total(operations: Operations, wanted: Wanted) -> int:
     return int(row["letters"])
 
 
-ENTRY: Final = """d.id, d.lane, d.key, d.run, d.type, d.reason, d.detail, d.failure, d.attempts,
+_ABOUT: Final = """d.id, d.lane, d.key, d.run, d.type, d.reason, d.detail, d.failure, d.attempts,
        d.first_failure_at, d.last_failure_at, d.seen, d.worker, d.version, d.trace_id, d.content_type,
-       octet_length(d.payload) as payload_bytes, d.held, d.closed_at, d.closed_as"""
-_MESSAGE: Final = ", d.exchange, d.routing_key, d.headers, d.properties, d.payload"
+       d.held, d.closed_at, d.closed_as"""
+# Who may not read a message may know how large it is: of its columns nothing else is named here.
+ENTRY: Final = f"{_ABOUT}, acklast.letter_bytes(d.id) as payload_bytes"
+_BARE: Final = f"""{ENTRY}, d.exchange, d.routing_key, '{{}}'::jsonb as headers, '{{}}'::jsonb as properties,
+       null::bytea as payload"""
+_WHOLE: Final = f"""{_ABOUT}, octet_length(d.payload) as payload_bytes, d.exchange, d.routing_key, d.headers,
+       d.properties, d.payload"""
 
 # A page is merged from the next letters of each lane, each found at its place in the index: there are few
 # lanes, and a walk from one to the next in the index finds them.
@@ -227,10 +232,10 @@ order by p.last_failure_at desc, p.id desc limit $5
 """
 
 
-def page_sql(wanted: Wanted, *, whole: bool = False) -> str:
+def page_sql(wanted: Wanted, columns: str = ENTRY) -> str:
     """The statement of a page."""
     grouped = (wanted.run, wanted.reason, wanted.failure) != (None, None, None)
-    return (_BY_GROUP if grouped else _BY_LANE).format(columns=ENTRY + (_MESSAGE if whole else ""))
+    return (_BY_GROUP if grouped else _BY_LANE).format(columns=columns)
 
 
 def page_arguments(wanted: Wanted, after: Cursor | None, limit: int) -> tuple[Any, ...]:
@@ -255,33 +260,31 @@ async def page(
 
 
 async def whole_page(
-    operations: Operations, wanted: Wanted, limit: int, after: Cursor | None = None
+    operations: Operations, wanted: Wanted, limit: int, after: Cursor | None = None, *, message: bool = True
 ) -> list[Whole]:
-    """The same with their messages.
+    """The same with their messages; without ``message`` these are as if they were gone, and not read.
 
     Raises:
         LedgerUnavailable: the ledger does not answer.
     """
-    rows = await operations.fetch(page_sql(wanted, whole=True), *page_arguments(wanted, after, limit))
+    sql = page_sql(wanted, _WHOLE if message else _BARE)
+    rows = await operations.fetch(sql, *page_arguments(wanted, after, limit))
     return [whole_of(dict(row)) for row in rows]
 
 
-def one_sql(more: str = "", join: str = "") -> str:
+def one_sql(more: str = "", join: str = "", *, message: bool = True) -> str:
     """The statement that reads the letter with the id ``$1``, and what else is known of it."""
-    columns = f"{ENTRY}{_MESSAGE}" + (f", {more}" if more else "")
+    columns = (_WHOLE if message else _BARE) + (f", {more}" if more else "")
     return f"select {columns} from acklast.dead_letters d {join} where d.id = $1"  # noqa: S608 - ours
 
 
-_ONE: Final = one_sql()
-
-
-async def one(operations: Operations, letter: int) -> Whole | None:
-    """A letter; None where there is none with this id (any more).
+async def one(operations: Operations, letter: int, *, message: bool = True) -> Whole | None:
+    """A letter; None where there is none with this id (any more). ``message``: as for ``whole_page``.
 
     Raises:
         LedgerUnavailable: the ledger does not answer.
     """
-    rows = await operations.fetch(_ONE, letter)
+    rows = await operations.fetch(one_sql(message=message), letter)
     return whole_of(dict(rows[0])) if rows else None
 
 

@@ -20,6 +20,7 @@ from acklast import __version__
 from acklast.errors import SchemaError
 from acklast.ledger.connect import Address, Connection, unavailable_as_error
 from acklast.ledger.dead_counts import count_older
+from acklast.ledger.roles import grant, granted, make
 
 _FILE: Final = re.compile(r"(\d{4})_[a-z0-9_]+\.sql\Z")
 _LOCK: Final = int.from_bytes(hashlib.sha256(b"acklast ledger migrate").digest()[:8], signed=True)
@@ -94,13 +95,15 @@ create table if not exists acklast.migrations (
 """
 
 
-async def migrate(dsn: str | Sequence[str]) -> list[str]:
+async def migrate(dsn: str | Sequence[str], roles: str | None = None) -> list[str]:
     """Bring the schema up to this program; the names of the migrations that were applied now.
 
-    Safe to run several times at once: one works, the others wait and find nothing to do.
+    Safe to run several times at once: one works, the others wait and find nothing to do. ``roles`` is the
+    prefix of the roles that are to be there with their rights (``roles``); those that have rights already are
+    given what a new migration brings.
 
     Raises:
-        SchemaError: the schema is newer than this program, or this user may not change it.
+        SchemaError: the schema is newer than this program, or this user may not change it or make roles.
         ConfigError: the server refuses the connection.
         LedgerUnavailable: no server answers.
     """
@@ -110,7 +113,7 @@ async def migrate(dsn: str | Sequence[str]) -> list[str]:
     connection = await address.open({"lock_timeout": "0", "statement_timeout": "0"}, timeout_s=None)
     try:
         with unavailable_as_error():
-            return await _migrate(connection)
+            return await _migrate(connection, roles)
     except asyncpg.InsufficientPrivilegeError as error:
         raise SchemaError(
             f"this user may not change the ledger's schema: {error}",
@@ -120,9 +123,12 @@ async def migrate(dsn: str | Sequence[str]) -> list[str]:
         connection.terminate()
 
 
-async def _migrate(connection: Connection) -> list[str]:
+async def _migrate(connection: Connection, roles: str | None) -> list[str]:
     # Held by the session, not by a transaction, since each file has a transaction of its own.
     await connection.execute("select pg_advisory_lock($1)", _LOCK)
+    if roles is not None:
+        # First: where it may not be done, nothing is.
+        await make(connection, roles)
     await connection.execute(_PREPARE)
     names = []
     for migration in pending(shipped(), await _applied(connection)):
@@ -131,6 +137,8 @@ async def _migrate(connection: Connection) -> list[str]:
     async with aclosing(count_older(connection)) as batches:
         async for _ in batches:
             pass
+    for prefix in {*([roles] if roles else []), *(await granted(connection) if names else [])}:
+        await grant(connection, prefix)
     return names
 
 
@@ -178,7 +186,7 @@ async def check_schema_of(connection: Connection) -> None:
     except asyncpg.InsufficientPrivilegeError as error:
         raise SchemaError(
             f"this user may not read the ledger: {error}",
-            "Grant it usage on schema acklast, and select, insert, update and delete on its tables",
+            "Grant it one of the roles that 'acklast ledger migrate --roles' makes",
         ) from error
     if missing := pending(shipped(), applied):
         names = ", ".join(migration.name for migration in missing)
