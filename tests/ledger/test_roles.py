@@ -264,7 +264,7 @@ async def test_a_migration_gives_the_roles_that_are_there_what_is_new(
         9000, "9000_next", "create function acklast.next() returns int language sql as 'select 1'"
     )
     monkeypatch.setattr(module, "shipped", lambda: [*shipped(), new])
-    monkeypatch.setitem(FUNCTIONS, "next", FUNCTIONS["letter_bytes"])  # type: ignore[arg-type]
+    monkeypatch.setitem(FUNCTIONS, "next", FUNCTIONS["letter_bytes"])
     try:
         assert await migrate(roles.owner) == ["9000_next"]
         assert await fetch(roles.as_("reader"), "select acklast.next()")

@@ -148,9 +148,7 @@ def show(
     return Exit.OK
 
 
-async def _one(
-    config: Config, letter: int, *, message: bool
-) -> tuple[Whole | None, list[Note], list[Trial]]:
+async def _one(config: Config, letter: int, *, message: bool) -> tuple[Whole | None, list[Note], list[Trial]]:
     async with operations_of(config) as operations:
         found = await dead.one(operations, letter, message=message)
         return found, await dead.notes(operations, letter), await _tried(operations, found)

@@ -114,7 +114,7 @@ def show(
     By its letter's id it is shown also after somebody has decided.
     """
     settings = configured(config)
-    account = asyncio.run(_account(settings, name, by, lane))
+    account = asyncio.run(_account(settings, name, by, lane, message=payload))
     redaction = redaction_of(settings, account.job.lane) if payload else None
     reconciles = can_reconcile(settings, account.job.lane, account.job.type)
     if as_json:
@@ -124,9 +124,10 @@ def show(
     return Exit.OK
 
 
-async def _account(config: Config, name: str, by: By | None, lane: str | None) -> Account:
+async def _account(config: Config, name: str, by: By | None, lane: str | None, *, message: bool) -> Account:
     async with operations_of(config) as operations:
-        return await read(operations, await one_of(operations, name, by, lane))
+        named = await one_of(operations, name, by, lane)
+        return await read(operations, named, message=message)
 
 
 app.command(epilog=epilog(incomplete="unresolved resolve"))(unresolved_changes.resolve)

@@ -42,13 +42,14 @@ class Account:
     tried: Sequence[Trial]
 
 
-async def read(operations: Operations, named: Named) -> Account:
-    """
+async def read(operations: Operations, named: Named, *, message: bool) -> Account:
+    """``message``: the letter's too.
+
     Raises:
         NotUnresolved: it has gone meanwhile.
         LedgerUnavailable: the ledger does not answer.
     """
-    letter = await dead.one(operations, named.id)
+    letter = await dead.one(operations, named.id, message=message)
     jobs = await read_jobs(operations.connection, named.key, named.lane)
     if letter is None or not jobs:
         raise NotUnresolved(f"letter {named.id} has gone", "Retention or an operator has removed it")
