@@ -45,8 +45,8 @@ def migrate(
     names = list(roles_of(roles_prefix).values()) if roles else []
     applied = asyncio.run(migrations.migrate(settings.ledger.address(), roles_prefix if roles else None))
     done = {"applied": applied, "roles": names}
-    if applied or names:
-        asyncio.run(audited_if_there(settings, operator_of(as_), "ledger.migrate", done))
+    if effect := {name: value for name, value in done.items() if value}:
+        asyncio.run(audited_if_there(settings, operator_of(as_), "ledger.migrate", effect))
     if as_json:
         say_json(done)
     else:
