@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -90,7 +89,8 @@ class Asking(Chore):
 
     async def _round(self) -> None:
         await self._questions.retry()
-        waiting = await self._questions.waiting()
+        session = await self._lanes[0].lease.current()
+        waiting = await self._questions.waiting(session.id)
         for lane in self._lanes:
             count = waiting.get(lane.name, 0)
             # A daemon without jobs may hold no permit: it is to get some for these.
@@ -103,15 +103,24 @@ class Asking(Chore):
 
     async def _ask_all(self, lane: Lane) -> None:
         """Ask as long as there are questions, and something may start."""
-        with suppress(Draining, Abandoned, SessionLost, LedgerUnavailable):
-            while not lane.drain.started.is_set():
-                await lane.pacing.gate.opened.wait()
-                with await lane.pacing.enter() as entry:
-                    session = await lane.lease.current()
-                    question = await self._questions.take(lane.name, session.id)
-                    if question is None:
-                        return
-                    await self._settle(lane, session, entry, question)
+        try:
+            while not lane.drain.started.is_set() and await self._ask(lane):
+                pass
+        except (Draining, Abandoned, SessionLost, LedgerUnavailable):
+            pass  # the next look finds what is left
+        except Exception as defect:
+            self._emitter.notice("asking.defect", "error", lane=lane.name, exc_info=defect)
+            await asyncio.sleep(_AGAIN_S)
+
+    async def _ask(self, lane: Lane) -> bool:
+        """Ask the next question; whether there was one."""
+        await lane.pacing.gate.opened.wait()
+        with await lane.pacing.enter() as entry:
+            session = await lane.lease.current()
+            question = await self._questions.take(lane.name, session.id)
+            if question is not None:
+                await self._settle(lane, session, entry, question)
+        return question is not None
 
     async def _settle(self, lane: Lane, session: Session, entry: Entry, question: Question) -> None:
         """Ask, and put down what was found. From here on a drain waits, and cuts the asking alone."""
@@ -130,6 +139,7 @@ class Asking(Chore):
                 else:
                     await self._record(lane, question, answer)
         finally:
+            self._questions.done_with(question)
             self._busy.discard(task)
 
     async def _found(self, lane: Lane, session: Session, entry: Entry, subject: Subject) -> Answer | None:

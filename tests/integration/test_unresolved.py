@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,9 +12,11 @@ import asyncpg
 import pytest
 
 from acklast.errors import Exit
+from acklast.faults import QUESTION_POINTS
 from acklast.ledger.api import State
 from acklast_topology.publish import Job
-from harness import Broker
+from harness import Broker, eventually
+from harness.daemon import Fault
 from harness.reconciled import PLAIN_TYPE
 from harness.scripted import LANE, TYPE
 from harness.site import RUN, Site, site
@@ -123,3 +126,181 @@ async def test_what_is_found_becomes_of_the_job(
             "error": (True, None, True),
             "plain": (True, None, True),
         }
+
+
+@pytest.mark.parametrize(
+    "point",
+    [pytest.param(point, marks=pytest.mark.soak) for point in QUESTION_POINTS if point != "question_answered"]
+    + ["question_answered"],
+)
+async def test_a_daemon_that_dies_leaves_its_question_to_the_next(
+    broker: Broker, ledger_dsn: str, tmp_path: Path, point: str
+) -> None:
+    async with place_of(tmp_path, broker, ledger_dsn) as place:
+        with place.daemon() as daemon:
+            await unresolved(place, lost("k", HAPPENED, effect=True))
+            assert await daemon.drained() == Exit.OK
+        with place.daemon(fault=Fault(point)) as daemon:
+            await daemon.ready()
+            await place.command("unresolved", "reconcile", "k", *WHY, "--no-wait")
+            await daemon.dies_at_fault()
+        with place.daemon() as daemon:
+            await daemon.ready()
+            view = await place.reaches("k", State.DONE)
+            assert await daemon.drained() == Exit.OK
+        assert len(place.log.asked()) == {"question_answered": 2}.get(point, 1)
+        assert [one.outcome for one in view.history] == ["unknown", "reconciled"]
+        assert len(place.log.effects()) == 1
+
+
+@pytest.mark.soak
+async def test_two_daemons_ask_each_question_once(broker: Broker, ledger_dsn: str, tmp_path: Path) -> None:
+    async with place_of(tmp_path, broker, ledger_dsn) as place:
+        with place.daemon("one") as one, place.daemon("two") as two:
+            jobs = [lost(f"k{number}", HAPPENED if number % 2 else NOT) for number in range(20)]
+            await unresolved(place, *jobs)
+            told = await place.command("unresolved", "reconcile", "--lane", LANE, *WHY)
+            assert (told["done"], told["retry"], told["open"], told["unserved"]) == (10, 10, 0, [])
+            for job in jobs:
+                await place.reaches(job.key, State.DONE)
+            assert [await daemon.drained() for daemon in (one, two)] == [Exit.OK, Exit.OK]
+        assert sorted(asked.key for asked in place.log.asked()) == sorted(job.key for job in jobs)
+        assert sorted(effect.key for effect in place.log.effects()) == sorted(job.key for job in jobs[::2])
+
+
+@pytest.mark.soak
+async def test_an_answer_under_a_lost_lease_changes_nothing(
+    broker: Broker, ledger_dsn: str, tmp_path: Path, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    async with place_of(tmp_path, broker, ledger_dsn) as place:
+        with place.daemon("one") as one:
+            await unresolved(place, lost("k", {"say": {"late": True}, "gate": "go"}, HAPPENED))
+            await place.command("unresolved", "reconcile", "k", *WHY, "--no-wait")
+            await eventually(place.log.asked, what="the first daemon asks")
+            await sql.execute("update acklast.workers set lease_until = clock_timestamp()")
+            with place.daemon("two") as two:
+                view = await place.reaches("k", State.DONE)
+                place.open_gate("go")
+                await one.says("reconcile.found", effect="superseded")
+                assert await two.drained() == Exit.OK
+        again = await place.job("k")
+        assert (again.result, again.fence, len(again.history)) == (None, view.fence, 2)
+        assert len(place.log.asked()) == 2
+
+
+async def test_who_decides_while_a_daemon_asks_is_ahead_of_it(
+    broker: Broker, ledger_dsn: str, tmp_path: Path
+) -> None:
+    async with place_of(tmp_path, broker, ledger_dsn) as place:
+        with place.daemon() as daemon:
+            await unresolved(place, lost("k", {"say": True, "gate": "go"}))
+            await place.command("unresolved", "reconcile", "k", *WHY, "--no-wait")
+            await eventually(place.log.asked, what="the daemon asks")
+            await place.command("unresolved", "resolve", "k", "--as", "dead", "--why", "nobody needs it")
+            place.open_gate("go")
+            await daemon.says("reconcile.found", found="happened", effect="superseded")
+            assert await daemon.drained() == Exit.OK
+        view = await place.job("k")
+        assert (view.state, view.fence, len(view.history)) == (State.DEAD, 2, 1)
+        told = await place.command("unresolved", "reconcile", "k", *WHY, code=Exit.INCOMPLETE)
+        assert told["refused"] == {"not_unresolved": 1}
+
+
+@pytest.mark.soak
+async def test_a_question_is_answered_once_the_ledger_is_there_again(
+    broker: Broker, ledger_dsn: str, tmp_path: Path, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    name = await sql.fetchval("select current_database()")
+    admin = await asyncpg.connect(ledger_dsn.rsplit("/", 1)[0] + "/postgres")
+    async with place_of(tmp_path, broker, ledger_dsn) as place:
+        with place.daemon() as daemon:
+            await unresolved(place, lost("k", {"say": True, "gate": "go"}))
+            await place.command("unresolved", "reconcile", "k", *WHY, "--no-wait")
+            await eventually(place.log.asked, what="the daemon asks")
+            await admin.execute(f'alter database "{name}" allow_connections false')
+            cut = "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1"
+            await admin.fetch(cut, name)
+            place.open_gate("go")
+            await daemon.says("ledger.unavailable")
+            await admin.execute(f'alter database "{name}" allow_connections true')
+            await admin.close()
+            await place.reaches("k", State.DONE)
+            assert await daemon.drained() == Exit.OK
+        assert len(place.log.asked()) == 1
+
+
+@pytest.mark.soak
+async def test_a_pause_holds_questions_too(broker: Broker, ledger_dsn: str, tmp_path: Path) -> None:
+    async with place_of(tmp_path, broker, ledger_dsn, quota="100 per 1 s") as place:
+        with place.daemon() as daemon:
+            await unresolved(place, lost("lane", HAPPENED), lost("budget", HAPPENED))
+            for target in ((LANE,), ("--budget", "api")):
+                key = "budget" if "--budget" in target else "lane"
+                await place.command("lanes", "pause", *target, "--reason", "quiet")
+                ask = ("unresolved", "reconcile", key, *WHY, "--timeout", "2s")
+                assert (await place.command(*ask, code=Exit.INCOMPLETE))["open"] == 1
+                assert not place.log.asked(key)
+                await place.command("lanes", "resume", *target, "--reason", "loud")
+                await place.reaches(key, State.DONE)
+            assert await daemon.drained() == Exit.OK
+
+
+@pytest.mark.parametrize("answers", [pytest.param(True, marks=pytest.mark.soak), False], ids=str)
+async def test_a_drain_waits_for_what_is_asked_as_for_a_handler(
+    broker: Broker, ledger_dsn: str, tmp_path: Path, answers: bool
+) -> None:
+    async with place_of(tmp_path, broker, ledger_dsn, drain_s=30 if answers else 1) as place:
+        with place.daemon() as daemon:
+            await unresolved(place, lost("k", {"say": True, "gate": "go"}, HAPPENED))
+            await place.command("unresolved", "reconcile", "k", *WHY, "--no-wait")
+            await eventually(place.log.asked, what="the daemon asks")
+            daemon.signal(signal.SIGTERM)
+            await daemon.says("drain.started")
+            if answers:
+                place.open_gate("go")
+            assert await daemon.ended() == (Exit.OK if answers else Exit.CUT)
+        view = await place.job("k")
+        assert (view.state is State.DONE) == answers
+        with place.daemon() as daemon:
+            await daemon.ready()
+            view = await place.reaches("k", State.DONE)
+            assert await daemon.drained() == Exit.OK
+        assert [one.outcome for one in view.history] == ["unknown", "reconciled"]
+        assert len(place.log.asked()) == (1 if answers else 2)
+
+
+@pytest.mark.soak
+async def test_questions_are_calls_at_the_provider_s_meter(
+    broker: Broker, ledger_dsn: str, tmp_path: Path
+) -> None:
+    async with place_of(tmp_path, broker, ledger_dsn, quota="3 per 1 s") as place:
+        with place.daemon() as daemon:
+            jobs = [lost(f"k{number}", NOT) for number in range(4)]
+            await unresolved(place, *jobs)
+            assert await daemon.drained() == Exit.OK
+        with place.daemon("two") as daemon:  # without a job in sight it is to get permits for these
+            told = await place.command("unresolved", "reconcile", "--lane", LANE, *WHY)
+            assert told["retry"] == 4
+            for job in jobs:
+                await place.reaches(job.key, State.DONE)
+            assert await daemon.drained() == Exit.OK
+        times = sorted(call.at for call in (*place.log.asked(), *place.log.calls()))
+        assert len(times) == 12
+        assert max(sum(at <= other < at + 1.0 for other in times) for at in times) <= 3
+
+
+async def test_a_retry_that_somebody_decides_on_has_one_effect_more(
+    broker: Broker, ledger_dsn: str, tmp_path: Path
+) -> None:
+    async with place_of(tmp_path, broker, ledger_dsn) as place:
+        with place.daemon() as daemon:
+            binary = {"bytes": bytearray(b"\0\xff")}
+            await unresolved(place, lost("k", NOT, effect=True, headers=binary))
+            told = await place.command("unresolved", "resolve", "k", "--as", "retry", *WHY)
+            assert (told["changed"], len(told["redrives"])) == (1, 1)
+            view = await place.reaches("k", State.DONE)
+            assert await daemon.drained() == Exit.OK
+        assert (len(place.log.calls("k")), len(place.log.effects("k"))) == (2, 2)
+        assert [one.outcome for one in view.history] == ["unknown", "done"]
+        assert (await place.run()).counts == {State.DONE: 1}
+        assert (await place.command("unresolved", "list"))["unresolved"] == []

@@ -30,7 +30,7 @@ declare
 begin
     foreach name in array array['jobs', 'attempts', 'dead_letters', 'runs', 'workers', 'audit', 'run_tallies',
                                 'settlements', 'custody', 'outbox', 'cancelled_runs', 'dead_counts',
-                                'redrive_letters', 'redrives'] loop
+                                'redrive_letters', 'redrives', 'reconciliations'] loop
         continue when pg_relation_size(('acklast.' || name)::regclass) = 0;
         if name = 'audit' then
             alter table acklast.audit disable trigger audit_stays;

@@ -23,7 +23,8 @@ from acklast.config import Config
 from acklast.errors import Exit
 from acklast.ledger.operate import Operations, Operator
 from acklast.ledger.unresolved import lanes_run
-from acklast.ledger.unresolved_changes import BATCH, Questions, answers, ask
+from acklast.ledger.unresolved_asks import Questions, answers, ask
+from acklast.ledger.unresolved_changes import BATCH
 from acklast.pacing.controls import Refused
 
 _LOOK_S: Final = 0.5

@@ -37,6 +37,7 @@ _WHY: Final = {
     Refusal.BEING_RETRIED: "are to run again already, by a redrive",
     Refusal.NO_CONTENT: "have no message left: only --as done or dead is open to them",
     Refusal.RUN_CANCELLED: "are of a cancelled run: nothing of it starts any more",
+    Refusal.CAPPED: "were tried again as often as [dead] max_redrives allows",
     Refusal.NO_RECONCILE: "are HTTP requests, which cannot be asked: find out yourself, then resolve them",
 }
 
@@ -71,10 +72,16 @@ def resolve(
     """
     wanted = wanted_of(lane, run, reason, fingerprint, since, until)
     meant = meant_of(names, by, wanted)
+    settings = configured(config)
     decision = Decision(
-        how, reason_of(why), operator_of(as_operator), _result(how, result), arguments_of(wanted)
+        how,
+        reason_of(why),
+        operator_of(as_operator),
+        settings.dead.max_redrives,
+        _result(how, result),
+        arguments_of(wanted),
     )
-    told = asyncio.run(_resolve(configured(config), meant, decision, dry_run=dry_run))
+    told = asyncio.run(_resolve(settings, meant, decision, dry_run=dry_run))
     if as_json:
         say_json({**_document(told), "as": how.value, "dry_run": dry_run})
     else:
@@ -100,7 +107,7 @@ async def _resolve(config: Config, meant: Meant, decision: Decision, *, dry_run:
         with bar(len(meant.names) or None, "resolve") as progress:
             async for part in picked(operations, meant, batch):
                 if dry_run:
-                    told += await look(operations, part.letters, decision.how)
+                    told += await look(operations, part.letters, decision)
                 else:
                     told += await resolve_jobs(operations, part.letters, decision)
                 told += unknown(part.unknown)

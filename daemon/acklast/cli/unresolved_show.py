@@ -23,7 +23,6 @@ from acklast.ledger.audit import entries
 from acklast.ledger.dead import Whole
 from acklast.ledger.operate import Operations
 from acklast.ledger.reading import read_jobs
-from acklast.ledger.trials import OF_JOB, Trial
 from acklast.ledger.unresolved import Asked, Named, asked_of
 from acklast.redact import Redaction
 
@@ -39,7 +38,6 @@ class Account:
     job: JobView
     asked: Sequence[Asked]
     audit: Sequence[AuditEntry]
-    tried: Sequence[Trial]
 
 
 async def read(operations: Operations, named: Named, *, message: bool) -> Account:
@@ -55,8 +53,7 @@ async def read(operations: Operations, named: Named, *, message: bool) -> Accoun
         raise NotUnresolved(f"letter {named.id} has gone", "Retention or an operator has removed it")
     asked = await asked_of(operations, named.lane, named.key)
     said = await entries(operations, AuditAsked(lane=named.lane, key=named.key), _SAID)
-    rows = await operations.fetch(OF_JOB, named.lane, named.key)
-    return Account(letter, jobs[0], asked, said[::-1], [Trial(**dict(row)) for row in rows])
+    return Account(letter, jobs[0], asked, said[::-1])
 
 
 def can_reconcile(config: Config, lane: str, job_type: str | None) -> bool | None:
@@ -81,7 +78,7 @@ def document(account: Account, reconciles: bool | None, redaction: Redaction | N
         "history": plain(job.history),
         "asked": plain(account.asked),
         "audit": plain(account.audit),
-        "redrives": plain(account.tried),
+        "redrives": plain(job.redrives),
         "can_reconcile": reconciles,
     }
 
@@ -98,9 +95,9 @@ def tell(console: Console, account: Account, reconciles: bool | None, redaction:
         console.print(f"    {_found(asked)}")
     for entry in account.audit:
         by = f"{entry.action} by {safe(entry.operator)}"
-        console.print(f"  {second(entry.at)} {by}: {safe(entry.reason or '')}")
+        console.print(f"  {second(entry.at)} {by}: {safe(entry.reason or entry.effect.get('note') or '')}")
     console.print(f"  {_REMEDIES[reconciles]}")
-    tell_letter(console, account.letter, [], list(account.tried), redaction)
+    tell_letter(console, account.letter, [], list(job.redrives), redaction)
 
 
 _REMEDIES = {

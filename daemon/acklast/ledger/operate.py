@@ -20,7 +20,9 @@ from acklast.ledger.evidence import storable_json
 from acklast.ledger.migrate import check_schema_of
 
 _PIECE: Final = 5_000
-_PATIENT: Final = {"statement_timeout": "10min"}
+_PROMPT: Final = {"jit": "off"}
+"""A page of a large table takes milliseconds, and looks so expensive that compiling it would take seconds."""
+_PATIENT: Final = {**_PROMPT, "statement_timeout": "10min"}
 _PATIENT_S: Final = 615.0
 _LOCK: Final = int.from_bytes(hashlib.sha256(b"acklast controls").digest()[:8], signed=True)
 
@@ -106,7 +108,9 @@ class Operations:
             ConfigError, SchemaError: the ledger must not be used like this.
             LedgerUnavailable: it does not answer.
         """
-        connection = await (address.open(_PATIENT, timeout_s=_PATIENT_S) if patient else address.open())
+        connection = await (
+            address.open(_PATIENT, timeout_s=_PATIENT_S) if patient else address.open(_PROMPT)
+        )
         try:
             await check_schema_of(connection)
         except BaseException:

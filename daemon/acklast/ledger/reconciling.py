@@ -6,6 +6,7 @@ may take it: it is asked at least once, and only the answer of its owner counts.
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -88,7 +89,10 @@ class Answer:
     buried: Buried | None = None
 
 
-_FREE: Final = "(w.id is null or w.ended_at is not null or w.lease_until <= clock_timestamp())"
+# Of those of the asking session $2 it works on $3. Any other one it has taken without hearing of it: the
+# answer was lost.
+_FREE: Final = """(w.id is null or w.ended_at is not null or w.lease_until <= clock_timestamp()
+                   or (q.session = $2 and q.id <> all($3::bigint[])))"""
 
 _WAITING: Final = f"""
 select l.lane, n.questions from unnest($1::text[]) as l (lane) cross join lateral (
@@ -214,28 +218,40 @@ class Questions:
     """The questions about the jobs of some lanes, on a connection of their own."""
 
     def __init__(self, address: Address, lanes: Sequence[str]) -> None:
-        self._link = Link(address)
+        self._link = Link(address, {"jit": "off"})
         self._lanes = list(lanes)
+        self._taking = asyncio.Lock()
+        self._taken: set[int] = set()
 
     async def close(self) -> None:
         await self._link.close()
 
-    async def waiting(self) -> dict[str, int]:
+    async def waiting(self, session: int) -> dict[str, int]:
         """The lanes of which something is asked that nobody works on, and how much; it counts to a thousand.
 
         Raises:
             LedgerUnavailable: the ledger does not answer.
         """
-        return {row["lane"]: row["questions"] for row in await self._link.fetch(_WAITING, self._lanes)}
+        rows = await self._link.fetch(_WAITING, self._lanes, session, list(self._taken))
+        return {row["lane"]: row["questions"] for row in rows}
 
     async def take(self, lane: str, session: int) -> Question | None:
-        """The next question about a lane's jobs, for this session; None where there is none.
+        """The next question about a lane's jobs, for this session, until ``done_with``; None: there is none.
 
         Raises:
-            LedgerUnavailable: it may or may not have been taken.
+            LedgerUnavailable: it may or may not have been taken; then it is taken again.
         """
-        rows = await self._link.fetch(_TAKE, lane, session)
-        return Question(session=session, **dict(rows[0])) if rows else None
+        async with self._taking:
+            rows = await self._link.fetch(_TAKE, lane, session, list(self._taken))
+            if not rows:
+                return None
+            question = Question(session=session, **dict(rows[0]))
+            self._taken.add(question.id)
+            return question
+
+    def done_with(self, question: Question) -> None:
+        """Nobody here works on it any more."""
+        self._taken.discard(question.id)
 
     async def release(self, question: Question) -> None:
         """Leave a question to whoever comes next.

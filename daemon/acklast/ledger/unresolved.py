@@ -56,7 +56,7 @@ _HELD: Final = f"""{ENTRY}, j.deadline, {BEING_RETRIED} as retried, exists (
        ) as asked, q.found, q.code"""
 
 # A page is merged from the next ones of each lane, as that of the dead letters is.
-_PAGE: Final = f"""
+PAGE: Final = f"""
 with recursive lanes (lane) as (
     (select lane from acklast.dead_letters
      where held and closed_at is null and lane >= coalesce($1::text, '') order by lane limit 1)
@@ -83,15 +83,19 @@ order by p.last_failure_at desc, p.id desc limit $5
 """  # noqa: S608 - ours
 
 
+def page_arguments(wanted: Wanted, after: Cursor | None, limit: int) -> tuple[Any, ...]:
+    """The parameters of a page."""
+    start = (after.at, after.id) if after else (wanted.until, 0)
+    return (wanted.lane, wanted.since, *start, limit, wanted.run, wanted.reason, wanted.failure)
+
+
 async def page(operations: Operations, wanted: Wanted, limit: int, after: Cursor | None = None) -> list[Held]:
     """The unresolved jobs that failed last, or those after a place that was listed.
 
     Raises:
         LedgerUnavailable: the ledger does not answer.
     """
-    start = (after.at, after.id) if after else (wanted.until, 0)
-    narrowed = (wanted.run, wanted.reason, wanted.failure)
-    rows = await operations.fetch(_PAGE, wanted.lane, wanted.since, *start, limit, *narrowed)
+    rows = await operations.fetch(PAGE, *page_arguments(wanted, after, limit))
     return [_held(row) for row in rows]
 
 

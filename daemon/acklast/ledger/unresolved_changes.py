@@ -1,4 +1,4 @@
-"""What people decide of unresolved jobs, and what they want found out.
+"""What people decide of unresolved jobs.
 
 Each change is guarded by the job's fence, and makes it grow: of two operators, or an operator and the answer
 to a question, one is in time, and the other is told.
@@ -42,6 +42,8 @@ class Refusal(StrEnum):
     NO_CONTENT = "no_content"
     """Its message is gone."""
     RUN_CANCELLED = "run_cancelled"
+    CAPPED = "capped"
+    """It was tried again as often as a job may be."""
     NO_RECONCILE = "no_reconcile"
     """An HTTP request cannot be asked whether it happened."""
 
@@ -62,7 +64,9 @@ class Changed:
 _LOOK: Final = f"""
 select d.id, d.lane, j.fence, {IS_UNRESOLVED} as unresolved, {BEING_RETRIED} as retried,
        d.payload is not null as whole,
-       exists (select from acklast.cancelled_runs c where c.run = j.run) as stopped
+       exists (select from acklast.cancelled_runs c where c.run = j.run) as stopped,
+       (select count(*) from acklast.redrive_letters l
+        where l.lane = d.lane and l.key = d.key and l.released_at is not null)::int as tries
 from acklast.dead_letters d join acklast.jobs j on j.lane = d.lane and j.key = d.key
 where d.id = any($1::bigint[]) order by d.lane, d.key
 """  # noqa: S608 - ours
@@ -79,15 +83,21 @@ class Looked:
     retried: bool
     whole: bool
     stopped: bool
+    tries: int
 
-    def refusal(self, how: As | None, barred: Sequence[str] = ()) -> Refusal | None:
-        """Why it cannot be done; ``how`` is None for a question, which nobody answers in ``barred`` lanes."""
+    def refusal(self, how: As | None, most: int = 0, barred: Sequence[str] = ()) -> Refusal | None:
+        """Why it cannot be done; ``how`` is None for a question, which nobody answers in ``barred`` lanes.
+
+        ``most``: how often a job may be tried again.
+        """
         if not self.unresolved:
             return Refusal.NOT_UNRESOLVED
         if self.retried:
             return Refusal.BEING_RETRIED
         if how is As.RETRY and self.stopped:
             return Refusal.RUN_CANCELLED
+        if how is As.RETRY and self.tries >= most:
+            return Refusal.CAPPED
         if how is None and self.lane in barred:
             return Refusal.NO_RECONCILE
         if how in (None, As.RETRY) and not self.whole:
@@ -95,22 +105,27 @@ class Looked:
         return None
 
 
-async def _looked(operations: Operations, letters: Sequence[int]) -> list[Looked]:
+async def looked(operations: Operations, letters: Sequence[int]) -> list[Looked]:
+    """These letters as they are now.
+
+    Raises:
+        LedgerUnavailable: the ledger does not answer.
+    """
     return [Looked(**dict(row)) for row in await operations.fetch(_LOOK, list(letters))]
 
 
-def _sorted(
-    letters: Sequence[int], looked: Sequence[Looked], how: As | None, barred: Sequence[str] = ()
+def sorted_out(
+    letters: Sequence[int], found: Sequence[Looked], whys: Sequence[Refusal | None]
 ) -> tuple[list[Looked], Counter[Refusal]]:
     """Those about which it can be done, and how many about which it cannot, by why."""
-    fit = [one for one in looked if one.refusal(how, barred) is None]
-    refused = Counter(why for one in looked if (why := one.refusal(how, barred)) is not None)
-    refused[Refusal.NOT_UNRESOLVED] += len(set(letters)) - len(looked)
+    fit = [one for one, why in zip(found, whys, strict=True) if why is None]
+    refused = Counter(why for why in whys if why is not None)
+    refused[Refusal.NOT_UNRESOLVED] += len(set(letters)) - len(found)
     return fit, +refused
 
 
 # What somebody else holds is skipped.
-_HELD: Final = f"""
+HELD: Final = f"""
 with held as materialized (
     select d.id, d.lane, d.key, d.run, j.fence + 1 as fence, d.reason
     from unnest($1::bigint[], $2::bigint[]) as w (letter, fence)
@@ -122,7 +137,7 @@ with held as materialized (
 )"""  # noqa: S608 - ours
 
 _END: Final = (
-    _HELD  # noqa: S608 - ours
+    HELD  # noqa: S608 - ours
     + """,
 ended as (
     update acklast.jobs j
@@ -156,25 +171,36 @@ select id from held
 )
 
 
-async def look(operations: Operations, letters: Sequence[int], how: As | None) -> Changed:
-    """What ``resolve`` (or ``ask``) would do.
-
-    Raises:
-        LedgerUnavailable: the ledger does not answer.
-    """
-    fit, refused = _sorted(letters, await _looked(operations, letters), how)
-    return Changed(len(fit), refused)
-
-
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What somebody has decided. ``result`` is of a job that is done; ``selection``: what was meant."""
+    """What somebody has decided. ``result`` is of a job that is done; ``selection``: what was meant.
+
+    ``most``: how often a job may be tried again.
+    """
 
     how: As
     reason: str
     operator: Operator
+    most: int
     result: Any = None
     selection: Mapping[str, Any] = field(default_factory=dict)
+
+
+async def look(operations: Operations, letters: Sequence[int], decision: Decision) -> Changed:
+    """What ``resolve`` would do.
+
+    Raises:
+        LedgerUnavailable: the ledger does not answer.
+    """
+    fit, refused = await _fit(operations, letters, decision)
+    return Changed(len(fit), refused)
+
+
+async def _fit(
+    operations: Operations, letters: Sequence[int], decision: Decision
+) -> tuple[list[Looked], Counter[Refusal]]:
+    found = await looked(operations, letters)
+    return sorted_out(letters, found, [one.refusal(decision.how, decision.most) for one in found])
 
 
 async def resolve(operations: Operations, letters: Sequence[int], decision: Decision) -> Changed:
@@ -183,7 +209,7 @@ async def resolve(operations: Operations, letters: Sequence[int], decision: Deci
     Raises:
         LedgerUnavailable: it may or may not have been done; a repeat is safe.
     """
-    fit, refused = _sorted(letters, await _looked(operations, letters), decision.how)
+    fit, refused = await _fit(operations, letters, decision)
     if decision.how is As.RETRY:
         done, redrives = await _retry(operations, fit, decision)
     else:
@@ -237,76 +263,3 @@ async def _retry(
                 jobs += row["jobs"]
                 redrives.append(row["redrive"])
     return jobs, tuple(redrives)
-
-
-# A question that is open already is joined.
-_ASK: Final = (
-    _HELD  # noqa: S608 - ours
-    + """,
-asked as (
-    insert into acklast.reconciliations (letter, lane, key, fence, actor, login, reason)
-    select id, lane, key, fence - 1, $3, $4, $5 from held order by lane, key
-    on conflict (lane, key) where done_at is null do nothing
-    returning id, letter, lane, key
-),
-told as (
-    insert into acklast.audit (actor, action, lane, key, run, detail)
-    select $3, 'unresolved.reconcile', h.lane, h.key, h.run,
-           jsonb_build_object('letter', h.id::text, 'question', a.id, 'was', h.reason, 'reason', $5::text,
-                              'login', $4::text, 'role', session_user)
-    from asked a join held h on h.id = a.letter order by a.id
-)
-select id, lane, true as new from asked
-union all
-select q.id, q.lane, false from held h join acklast.reconciliations q
-    on q.lane = h.lane and q.key = h.key and q.done_at is null
-"""
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Questions:
-    """``ids``: of all that are to be answered; ``joined``: how many of them somebody else had asked."""
-
-    ids: tuple[int, ...] = ()
-    joined: int = 0
-    refused: Mapping[Refusal, int] = field(default_factory=dict)
-    lanes: frozenset[str] = frozenset()
-
-    def __add__(self, other: Questions) -> Questions:
-        refused = Counter(self.refused) + Counter(other.refused)
-        lanes = self.lanes | other.lanes
-        return Questions(self.ids + other.ids, self.joined + other.joined, dict(refused), lanes)
-
-
-async def ask(
-    operations: Operations, letters: Sequence[int], reason: str, operator: Operator, barred: Sequence[str]
-) -> Questions:
-    """Have a daemon ask whether the effects of these jobs have happened. ``barred`` lanes have no way to.
-
-    Raises:
-        LedgerUnavailable: it may or may not have been done; a repeat is safe.
-    """
-    fit, refused = _sorted(letters, await _looked(operations, letters), None, barred)
-    ids, fences = [one.id for one in fit], [one.fence for one in fit]
-    async with operations.changing() as connection:
-        rows = await connection.fetch(_ASK, ids, fences, operator.name, operator.login, reason)
-    refused[Refusal.MOVED] += len(fit) - len(rows)
-    lanes = frozenset(row["lane"] for row in rows)
-    return Questions(tuple(row["id"] for row in rows), sum(not row["new"] for row in rows), +refused, lanes)
-
-
-_ANSWERS: Final = """
-select effect, count(*)::int as jobs from acklast.reconciliations
-where id = any($1::bigint[]) and done_at is not null group by effect
-"""
-
-
-async def answers(operations: Operations, questions: Sequence[int]) -> dict[str, int]:
-    """How many of these questions are answered, by what became of the jobs.
-
-    Raises:
-        LedgerUnavailable: the ledger does not answer.
-    """
-    rows = await operations.fetch(_ANSWERS, list(questions))
-    return {row["effect"]: row["jobs"] for row in rows}
