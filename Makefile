@@ -69,7 +69,7 @@ format: $(READY) ## Put style and formatting right where that is safe
 types: $(READY) ## Check types
 	@$(BIN)/mypy
 
-test-systemd: servers ## Boot a real systemd in a container, with the units in it, and try them; as root, 5 minutes
+test-systemd: servers ## Boot a real systemd in a container, with the units in it, and try them; as root, 6 minutes
 	@$(BIN)/python -m pytest -m booted --timeout=300 tests/booted $(ARGS)
 
 soak: servers clients ## Run the long tests
