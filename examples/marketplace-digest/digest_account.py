@@ -25,6 +25,8 @@ class Evidence:
     pages_at_kill: int
     again: Mapping[str, Any]
     """What ``acklast schedule fire --json`` said when it was asked once more."""
+    redriven: Mapping[str, Any]
+    """The redrive of what a wrong list refused, as ``acklast redrive status --json`` has it at its end."""
     api: Mapping[str, Any]
     """The mail provider's report."""
     exits: tuple[int, ...]
@@ -59,6 +61,13 @@ def the_firing_went_on(found: Evidence) -> Iterator[str]:
         yield f"killed after {found.pages_at_kill} of {one['pages']} pages"
     if (one["state"], one["promised"], one["known"]) != ("done", len(found.digests), 0):
         yield f"{one['state']}: {one['promised']} promised, {one['known']} known before"
+
+
+def what_was_mended_was_sent(found: Evidence) -> Iterator[str]:
+    """What a wrong list had refused was tried again once it was mended, one first, and is done."""
+    one = found.redriven
+    if (one["status"], one["done"]) != ("finished", one["letters"]) or one["steps"][0] != 1:
+        yield f"{one['status']}: {one['done']} of {one['letters']} done, in steps of {one['steps']}"
 
 
 def once_is_once(found: Evidence) -> Iterator[str]:
@@ -106,6 +115,7 @@ def all_stopped_well(found: Evidence) -> Iterator[str]:
 INVARIANTS: Final[tuple[Invariant, ...]] = (
     each_row_is_a_job,
     the_firing_went_on,
+    what_was_mended_was_sent,
     once_is_once,
     nobody_twice,
     quota_held,
@@ -121,6 +131,7 @@ def summary(found: Evidence) -> Iterator[tuple[str, int, str]]:
     yield "digests in the run", found.runs["weekly-digest"]["manifest"], "ledger"
     yield "  pages before the kill", found.pages_at_kill, "ledger"
     yield "  pages in all", found.digest["pages"], "ledger"
+    yield "  dead by a wrong list, and redriven", found.redriven["done"], "ledger"
     yield "receipts in the run", found.runs["payout-receipts"]["manifest"], "ledger"
     yield "notices that followed", len(found.jobs) - len(found.digests) - len(found.receipts), "ledger"
     yield "mails sent", sum(seen["sent"] for seen in found.api["keys"].values()), "mail API"

@@ -33,6 +33,8 @@ from dev.stage import Commands, Process, report_of, stand_in, wait_for
 
 HERE: Final = Path(__file__).parent
 MAIL_API: Final = HERE.parent / "rent-reminders" / "mail_api.py"
+DO_NOT_MAIL: Final = "do-not-mail"
+"""A list in the demo's directory; at first it has every 40th seller by mistake."""
 NO_FAULTS: Final = ("--drop-every", "0", "--fail-every", "60", "--outage-at", "0")
 DIGEST: Final = "weekly-digest"
 RECEIPTS: Final = "payout-receipts"
@@ -113,10 +115,11 @@ def perform(show: Show) -> Evidence:
             began = time.monotonic()
             show.say(f"the digest's run: {stands(show, run)}")
             wait_for("every job is done", lambda: not show.open_jobs())
+            redriven = mend_and_redrive(show, run)
             show.say(f"all is sent after {time.monotonic() - began:.1f} s: SIGTERM")
             exits = (daemon.stop(), scheduler.stop())
     [again] = show.commands.run("schedule", "fire", DIGEST, "--at", monday.isoformat())
-    return evidence(show, keys, {DIGEST: run, RECEIPTS: paid["run"]}, pages, again, exits)
+    return evidence(show, keys, {DIGEST: run, RECEIPTS: paid["run"]}, pages, again, redriven, exits)
 
 
 def open_shop(show: Show, morning: datetime) -> tuple[frozenset[str], frozenset[str]]:
@@ -149,6 +152,23 @@ def fire_and_kill(show: Show, monday: datetime) -> tuple[str, int]:
     return run, pages
 
 
+def mend_and_redrive(show: Show, run: str) -> Mapping[str, Any]:
+    """Mend the list, and try again what died of it, one first; how the redrive ended."""
+    [plan] = show.commands.run("redrive", "plan", "--run", run)
+    show.say(
+        f"{plan['letters']} digests died of {plan['kinds'][0]['reason']}, a list that is wrong; it is mended"
+    )
+    (show.directory / DO_NOT_MAIL).write_text("")
+    number = str(plan["id"])
+    how = ("--steps", "1,5,100%", "--rate", "50/s", "--why", "the list is mended")
+    show.commands.run("redrive", "start", number, *how)
+    [*_, ended] = show.commands.run(
+        "redrive", "status", number, "--watch", "--timeout", "60s", accept=(0, 2, 4)
+    )
+    show.say(f"redrive {number} is {ended['status']}: {ended['done']} of {ended['letters']} done")
+    return ended
+
+
 def stands(show: Show, run: str) -> str:
     """How a run stands, as ``acklast runs show`` says it."""
     shown = show.commands.run("runs", "show", run, accept=(0, 4))[0]
@@ -162,6 +182,7 @@ def evidence(
     runs: Mapping[str, str],
     pages: int,
     again: Mapping[str, Any],
+    redriven: Mapping[str, Any],
     exits: tuple[int, ...],
 ) -> Evidence:
     rows = show.fetch(
@@ -176,6 +197,7 @@ def evidence(
         digest=next(one for one in history if one["run"] == runs[DIGEST]),
         pages_at_kill=pages,
         again=again,
+        redriven=redriven,
         api=report_of(show.commands.env["MAIL_API_URL"]),
         exits=exits,
     )
@@ -201,7 +223,10 @@ def demonstrate(console: Console, servers: Stack) -> bool:
             "ACKLAST__SCHEDULES__PAYOUT_RECEIPTS__DSN": shop,
             "MARKETPLACE_DSN": shop,
             "MAIL_API_URL": api,
+            "DO_NOT_MAIL": str(Path(directory) / DO_NOT_MAIL),
         }
+        wrong = " ".join(f"S-{number:04}" for number in range(1, 1200, 40))
+        (Path(directory) / DO_NOT_MAIL).write_text(wrong)
         commands, config = Commands(HERE, env), load(HERE / "acklast.toml", env)
         show = Show(lambda text: tell(console, text), commands, Path(directory), shop, dsn, config)
         show.fetch(f"create schema {name}")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import aiohttp
 import asyncpg
 from pydantic import BaseModel
 
-from acklast import App, Context, Firing, Transient, Unknown
+from acklast import App, Context, Firing, Permanent, Transient, Unknown
 from acklast_topology import Job
 
 app = App()
@@ -64,9 +65,17 @@ async def sellers(firing: Firing) -> AsyncIterator[dict[str, object]]:
         await connection.close()
 
 
+def do_not_mail() -> set[str]:
+    """Sellers whom nobody is to mail: a list that others keep, and may get wrong."""
+    listed = os.environ.get("DO_NOT_MAIL")
+    return set(Path(listed).read_text().split()) if listed else set()
+
+
 @app.job("seller.digest.v1", lane="digest", timeout_s=20)
 async def send_digest(digest: Digest, ctx: Context) -> dict[str, bool]:
     """Send one digest; where the address is gone, promise a notice to the other one with this job's end."""
+    if digest.seller in do_not_mail():
+        raise Permanent("do_not_mail")
     text = f"{digest.name}, there are {digest.offers} new offers"
     sent = await mail(ctx, digest.email, "Your week", text)
     if not sent:

@@ -46,6 +46,7 @@ def good() -> Evidence:
         digest={"state": "done", "pages": 2, "promised": 2, "known": 0},
         pages_at_kill=1,
         again={"new": False, "firing": {"promised": 2}},
+        redriven={"status": "finished", "letters": 1, "done": 1, "steps": [1]},
         api={
             "quota": 2,
             "worst_window": 2,
@@ -92,6 +93,9 @@ def changed(name: str, **more: Any) -> Callable[[Evidence], Evidence]:
         ),
         (lambda found: replace(found, pages_at_kill=2), account.the_firing_went_on),
         (changed("digest", known=1), account.the_firing_went_on),
+        (changed("redriven", done=0), account.what_was_mended_was_sent),
+        (changed("redriven", status="stopped"), account.what_was_mended_was_sent),
+        (changed("redriven", steps=[2]), account.what_was_mended_was_sent),
         (changed("again", new=True), account.once_is_once),
         (called(d_1=seen(202, 202)), account.nobody_twice),
         (changed("api", worst_window=3), account.quota_held),
