@@ -194,6 +194,15 @@ def _once_a_point() -> Iterator[Case]:
         yield passing[number % len(passing)]
 
 
+def _once_a_window() -> Iterator[Case]:
+    """Each window once in each scenario, by another point of it in the next scenario."""
+    for number, scenario in enumerate(SCENARIOS):
+        for window in Window:
+            points = [point for point, falls_into in WINDOWS.items() if falls_into is window]
+            passing = [case for case in CRASHES if case.scenario == scenario.name and case.point in points]
+            yield passing[number % len(passing)]
+
+
 def _on_the_other(case: Case) -> Case:
     return replace(case, receiver=Receiver.LIBRARY.value)
 
@@ -206,5 +215,13 @@ OTHER_CRASHES: Final = tuple(map(_on_the_other, CRASHES))
 OTHER_NEVER_PASSED: Final = tuple(map(_on_the_other, NEVER_PASSED))
 """The same on the client library's reader. What a crash leaves hardly depends on who read the delivery: all
 of it is for the long tests, and ordinarily each point once."""
+
+EVERY_POINT: Final = ("success", "retry")
+"""The scenarios that are crashed at every point ordinarily. Within a window the next delivery finds the same,
+and the simulation goes through each step of every scenario: of the others a point of each window is enough."""
+
+ORDINARILY: Final = frozenset(
+    {case for case in CRASHES if case.scenario in EVERY_POINT} | {*_once_a_window(), *NEVER_PASSED}
+)
 
 OTHER_ORDINARILY: Final = frozenset(map(_on_the_other, _once_a_point()))

@@ -22,6 +22,7 @@ from acklast.ledger.api import State
 from crash.matrix import (
     CRASHES,
     NEVER_PASSED,
+    ORDINARILY,
     OTHER_CRASHES,
     OTHER_NEVER_PASSED,
     OTHER_ORDINARILY,
@@ -91,9 +92,8 @@ def _virtual_host(server: BrokerServer, name: str) -> Iterator[str]:
 
 
 def _params(ordinary: Iterable[Case], other: Iterable[Case]) -> Iterator[Any]:
-    yield from (pytest.param(case, id=str(case)) for case in ordinary)
-    for case in other:
-        marks = () if case in OTHER_ORDINARILY else pytest.mark.soak
+    for case in (*ordinary, *other):
+        marks = () if case in ORDINARILY | OTHER_ORDINARILY else pytest.mark.soak
         yield pytest.param(case, id=str(case), marks=marks)
 
 
@@ -116,6 +116,12 @@ def test_a_point_is_left_out_only_where_the_job_never_passes_it(case: Case, play
 def test_every_point_has_its_window_and_every_point_is_crashed_at() -> None:
     assert set(WINDOWS) == set(faults.POINTS)
     assert {case.point for case in CRASHES} == set(faults.POINTS)
+
+
+def test_what_runs_ordinarily_has_every_point_and_every_window_of_every_scenario() -> None:
+    assert {case.point for case in ORDINARILY} == set(faults.POINTS)
+    windows = {(case.scenario, case.window) for case in ORDINARILY}
+    assert windows == {(scenario.name, window) for scenario in SCENARIOS for window in Window}
 
 
 def test_what_runs_ordinarily_on_the_other_receiver_has_every_point_and_every_scenario() -> None:

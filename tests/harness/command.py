@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from acklast.cli.root import run
+from harness.site import BUCKETS_S
 
 HANDLERS = """
 from acklast import App, Permanent
@@ -73,8 +74,10 @@ class Command:
         ``more`` goes to its top, and ``broker`` into that section.
         """
         self.url, self.dsn = url or self.url, dsn or self.dsn
+        # Few, unless the test is about them: a broker takes its time to make each queue.
+        buckets = "" if "wait_buckets_s" in more else f"wait_buckets_s = {list(BUCKETS_S)}\n"
         self.config.write_text(
-            f'app = "{app or f"{self._module}:app"}"\nstate_dir = "state"\n{more}\n'
+            f'app = "{app or f"{self._module}:app"}"\nstate_dir = "state"\n{buckets}{more}\n'
             f'[broker]\nurl = "{self.url}"\n{broker}\n[ledger]\ndsn = "{self.dsn}"\n[lanes.cleanup]\n'
         )
 

@@ -68,7 +68,7 @@ async def test_sigterm_lets_running_jobs_end_and_gives_buffered_ones_back(new_si
 async def test_a_handler_that_outlasts_the_deadline_is_cut_and_its_job_comes_back(new_site: NewSite) -> None:
     async with new_site(drain_s=0.5) as place:
         await place.publish(scripted("slow", WAIT))
-        with place.daemon(fresh=True) as daemon:
+        with place.daemon() as daemon:
             await calls_made(place, 1)
             assert await daemon.drained() == Exit.CUT
         told = receipt(daemon)
@@ -111,7 +111,7 @@ async def test_a_second_sigint_cuts_short(new_site: NewSite) -> None:
 async def test_a_second_sigterm_changes_nothing(new_site: NewSite) -> None:
     async with new_site() as place:
         await place.publish(scripted("slow", WAIT))
-        with place.daemon(fresh=True) as daemon:
+        with place.daemon() as daemon:
             await calls_made(place, 1)
             daemon.signal(signal.SIGTERM)
             await daemon.says("drain.started")
@@ -127,7 +127,7 @@ async def test_a_second_sigterm_changes_nothing(new_site: NewSite) -> None:
 @one_receiver_else_soak
 async def test_one_daemon_for_each_instance(new_site: NewSite) -> None:
     async with new_site() as place:
-        with place.daemon(fresh=True) as daemon:
+        with place.daemon() as daemon:
             await daemon.ready()
             with place.daemon() as intruder:
                 assert await intruder.ended() == Exit.CONFIG

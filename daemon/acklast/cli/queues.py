@@ -14,7 +14,6 @@ from acklast.cli.servers import broker_of
 from acklast.config import Config
 from acklast.errors import AcklastError
 from acklast_topology.calls import ConnectionDied, bounded
-from acklast_topology.names import Names
 from acklast_topology.plan import plan_for
 
 _ANSWER_S: Final = 10.0
@@ -38,27 +37,24 @@ async def look(config: Config, lanes: Iterable[str]) -> tuple[dict[str, Queues],
     try:
         async with broker_of(config) as connection:
             for lane in found:
-                found[lane] = await _look_at(connection, config.names, lane, fair=lane in config.fair_lanes)
+                found[lane] = await _look_at(connection, config, lane)
     except AcklastError as error:
-        blind = {
-            lane: Queues(unseen=[*chain(*names_of(config.names, lane, fair=lane in config.fair_lanes))])
-            for lane in found
-        }
-        return blind, error.what
+        return {lane: Queues(unseen=[*chain(*names_of(config, lane))]) for lane in found}, error.what
     return found, None
 
 
-def names_of(names: Names, lane: str, *, fair: bool = False) -> tuple[list[str], list[str]]:
+def names_of(config: Config, lane: str) -> tuple[list[str], list[str]]:
     """The queues in which a lane's jobs are ready, and those in which they wait for their time."""
-    queues = [queue.name for queue in plan_for(names, [lane], fair=[lane] if fair else ()).queues]
+    names, fair = config.names, [lane] if lane in config.fair_lanes else []
+    queues = [queue.name for queue in plan_for(names, [lane], config.wait_buckets_s, fair=fair).queues]
     waits = [name for name in queues if name.startswith(names.wait(lane, 0).removesuffix("0"))]
     asides = [name for name in queues if name.startswith(names.fair(lane, 0).removesuffix("0"))]
     return [name for name in queues if name.startswith(names.work(lane))] + asides, waits
 
 
-async def _look_at(connection: AbstractConnection, names: Names, lane: str, *, fair: bool) -> Queues:
+async def _look_at(connection: AbstractConnection, config: Config, lane: str) -> Queues:
     queues = Queues()
-    work, waits = names_of(names, lane, fair=fair)
+    work, waits = names_of(config, lane)
     queues.ready = await _sum(connection, work, queues)
     queues.delayed = await _sum(connection, waits, queues)
     return queues
