@@ -218,7 +218,7 @@ of it is for the long tests, and ordinarily each point once."""
 
 EVERY_POINT: Final = ("success", "retry")
 """The scenarios that are crashed at every point ordinarily. Within a window the next delivery finds the same,
-and the simulation goes through each step of every scenario: of the others a point of each window is enough."""
+and the simulation goes through each step of every scenario: of the others one point of a window is enough."""
 
 ORDINARILY: Final = frozenset(
     {case for case in CRASHES if case.scenario in EVERY_POINT} | {*_once_a_window(), *NEVER_PASSED}
