@@ -188,6 +188,7 @@ async def test_an_answer_under_a_lost_lease_changes_nothing(
         assert len(place.log.asked()) == 2
 
 
+@pytest.mark.soak
 async def test_who_decides_while_a_daemon_asks_is_ahead_of_it(
     broker: Broker, ledger_dsn: str, tmp_path: Path
 ) -> None:

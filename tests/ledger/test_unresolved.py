@@ -99,6 +99,10 @@ async def test_a_page_has_those_that_wait_for_a_decision(
     await hold(postgres, session, "cancelled")
     await postgres.ledger.cancel(LANE, "cancelled")
     assert list(await held(operations)) == ["c", "b", "a"]
+    [cancelled] = await postgres.sql(
+        "select held, closed_at from acklast.dead_letters where key = 'cancelled'"
+    )
+    assert tuple(cancelled) == (False, None)
     assert list(await held(operations, run="r")) == ["b", "a"]
     assert list(await held(operations, run="")) == ["c"]
     assert list(await held(operations, reason="crashed", lane=LANE)) == ["c"]

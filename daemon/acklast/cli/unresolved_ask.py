@@ -28,6 +28,8 @@ from acklast.ledger.unresolved_changes import BATCH
 from acklast.pacing.controls import Refused
 
 _LOOK_S: Final = 0.5
+_SHARE: Final = 20
+"""A look that takes a second, as that at a million questions, is repeated after twenty."""
 _LANES_S: Final = 5.0
 """How often to look whether daemons run the lanes."""
 
@@ -112,6 +114,7 @@ async def _wait(operations: Operations, asked: Asked, lanes: frozenset[str], lon
     looked_at = began
     with bar(len(ids), "ask") as progress:
         while True:
+            began_at = time.monotonic()
             asked.answered = await answers(operations, ids)
             progress.at(len(ids) - asked.open, ", ".join(f"{n} {what}" for what, n in asked.answered.items()))
             now = time.monotonic()
@@ -120,7 +123,7 @@ async def _wait(operations: Operations, asked: Asked, lanes: frozenset[str], lon
             if now - looked_at >= _LANES_S:
                 looked_at = now
                 asked.unserved = await _say_unserved(operations, lanes, asked.unserved)
-            await asyncio.sleep(min(_LOOK_S, longest_s))
+            await asyncio.sleep(min(max(_LOOK_S, _SHARE * (now - began_at)), longest_s))
 
 
 async def _say_unserved(

@@ -225,6 +225,10 @@ class PostgresLedger:
                 recorded_at = clock_timestamp()
             from job where j.lane = job.lane and j.key = job.key
         ),
+        undecided as (
+            update acklast.dead_letters d set held = false
+            from job where d.lane = job.lane and d.key = job.key and d.held and d.closed_at is null
+        ),
         freed as (
             delete from acklast.custody c using job where c.lane = job.lane and c.key = job.key
         )
