@@ -33,7 +33,7 @@ from acklast.chores import Chore
 from acklast.config import Config
 from acklast.config.models import Custody
 from acklast.custody import raw_of
-from acklast.errors import AcklastError, BrokerUnavailable
+from acklast.errors import AcklastError, BrokerUnavailable, LedgerUnavailable
 from acklast.ledger.lease import Lease
 from acklast.ledger.redriving import BATCH, Attempted, Letter, Mark, Redrive, Redriving, Rules
 from acklast.reconciler import counts
@@ -47,8 +47,10 @@ from acklast_topology.plan import FAIR_QUEUES
 from acklast_topology.publish import Status
 
 BUSY_S: Final = 0.25
-"""How long to pause while there is a redrive to work on."""
+"""How long to pause while a redrive gets on."""
 _IDLE_S: Final = 1.0
+_LIVELY_S: Final = 10.0
+"""One that has stood still for longer waits for retries, or for a person."""
 _LIVE_S: Final = 5.0
 """How often to look what the lane's other jobs come to."""
 _AGAIN_S: Final = (0.5, 1.0, 2.0, 5.0)
@@ -66,9 +68,11 @@ class _Work:
 
     at: float
     """When the last look was, on the monotonic clock."""
+    moved_at: float
+    """When something was last released or known."""
     saved: float = 0.0
     first: int = 1
-    """No letter before this position is left to try."""
+    """No letter before this position is left to try. What was left for later lies after it."""
     step: int = -1
     mark: Mark | None = None
     live: Live | None = None
@@ -141,7 +145,7 @@ class Redriver(Chore):
             self._emitter.notice("redrive.failed", "warning", error=said)
 
     async def once(self) -> bool:
-        """One look at each redrive that is this daemon's; whether there is any.
+        """One look at each redrive that is this daemon's; whether to look again soon.
 
         Raises:
             LedgerUnavailable, NotSent: one of both is away.
@@ -155,24 +159,34 @@ class Redriver(Chore):
             return False
         if faults.ARMED:
             faults.point("owned")
-        self._works = {one.id: self._works.get(one.id) or _Work(self._clock()) for one in owned}
+        self._works = {one.id: self._works.get(one.id) or self._new_work() for one in owned}
         failed: Exception | None = None
         for one in owned:
             try:
                 await self._look_after(one, session, self._works[one.id])
-            except NotSent as error:
-                failed = error
+            except LedgerUnavailable:
+                raise
+            except Exception as error:
+                failed = error  # of this one: the others go on
         if failed is not None:
             raise failed
-        return True
+        return any(self._clock() - work.moved_at < _LIVELY_S for work in self._works.values())
+
+    def _new_work(self) -> _Work:
+        now = self._clock()
+        return _Work(at=now, moved_at=now)
 
     async def _look_after(self, one: Redrive, session: int, work: _Work) -> None:
         if one.standing.out and (settled := await self._ledger.settle(one.id, session)) is not None:
             if faults.ARMED:
                 faults.point("counted")
-            one = settled
+            one, work.moved_at = settled, self._clock()
         await self._publish(one, session)
-        if one.running and not await self._judge(one, session, work):
+        if not one.running:
+            return
+        if await self._judge(one, session, work):
+            work.moved_at = self._clock()
+        elif one.standing.room:
             await self._release(one, session, work)
 
     # --- decide -------------------------------------------------------------------------------------
@@ -252,10 +266,9 @@ class Redriver(Chore):
     async def _release(self, one: Redrive, session: int, work: _Work) -> None:
         """Queue again as many jobs as pace, step and the lane's other jobs leave room for."""
         count, looked = await self._room(one, work), 0
+        first, skipped = work.first, False
         while count > 0 and looked < BATCH:
-            letters = await self._ledger.next(one.id, work.first, count)
-            if not letters:
-                work.first = 1  # what was left for later lies before it
+            if not (letters := await self._ledger.next(one.id, first, count)):
                 return
             tried = [Attempted(letter.position, again(letter, letter.key)) for letter in letters]
             answer = await self._ledger.release(one, session, tried, self._rules[one.lane])
@@ -273,14 +286,12 @@ class Redriver(Chore):
                 work.saved - number,
             )
             await self._publish(one, session)
-            if later:
-                return
-            work.first = tried[-1].position + 1
+            first, skipped = tried[-1].position + 1, skipped or later > 0
+            if not skipped:
+                work.first = first
 
     async def _room(self, one: Redrive, work: _Work) -> int:
         traffic, queued, ours = await self._ledger.traffic(one.id, one.lane)
-        if one.standing.room == 0:
-            return 0
         waits = traffic.held + await self._ready(one.lane) > ours
         pace = pace_per_s(one.rate_per_s, traffic, live_waits=waits and work.waited)
         now, work.waited = self._clock(), waits

@@ -11,7 +11,7 @@ from acklast.custody import kept_raw, raw_of
 from acklast.frames import message_of
 from acklast.ledger.api import Kept
 from acklast_topology import contract
-from acklast_topology.evidence import AS_SENT
+from acklast_topology.evidence import AS_SENT, CUT, MAX_TEXT_CHARS
 from acklast_topology.message import Envelope, RawMessage
 
 _BEFORE_PROPERTIES: Final = bytes(12)
@@ -62,9 +62,34 @@ def _properties(shown: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def again(letter: Content, key: str) -> tuple[Kept, Envelope] | None:
-    """The message that tries a letter's job again, and how it will be read; None where nothing is left of it,
-    or it would be refused today as well."""
-    if (raw := raw_of_letter(letter)) is None or (kept := kept_raw(raw, key)) is None:
+    """The message that tries a letter's job again, and how it will be read; None where not all of it is left,
+    or where it would be refused today as well."""
+    try:
+        if (raw := raw_of_letter(letter)) is None or _is_cut(letter):
+            return None
+        if not isinstance(contract.parse(raw), Envelope):
+            return None
+        kept = kept_raw(raw, key)
+    except Exception:  # a row that somebody has written by hand: it must not hold up the others
+        return None
+    if kept is None:
         return None
     envelope = contract.parse(raw_of(kept))
     return (kept, envelope) if isinstance(envelope, Envelope) else None
+
+
+def _is_cut(letter: Content) -> bool:
+    """Whether it was too large to be kept whole."""
+    return AS_SENT not in letter.properties and (_ends_cut(letter.headers) or _ends_cut(letter.properties))
+
+
+def _ends_cut(shown: object) -> bool:
+    match shown:
+        case Mapping():
+            return shown.get(CUT) == "cut" or any(map(_ends_cut, shown.values()))
+        case list():
+            return shown[-1:] == [CUT] or any(map(_ends_cut, shown))
+        case str():
+            return len(shown) > MAX_TEXT_CHARS and shown.endswith(CUT)
+        case _:
+            return False

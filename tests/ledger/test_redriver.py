@@ -27,7 +27,7 @@ from acklast_topology import contract
 from acklast_topology.message import Envelope, RawMessage
 from acklast_topology.publish import Sent, Status
 from harness.redrives import begin, found, letters
-from ledger.worlds import LANE, PostgresWorld, a_record, start
+from ledger.worlds import LANE, PostgresWorld, a_record, elsewhere, start
 
 REPORT = """
 insert into acklast.lane_reports (session, lane, heard, concurrency, in_flight, held, started, window_s,
@@ -291,6 +291,29 @@ async def test_what_is_refused_costs_no_time(scene: Scene) -> None:
     assert (await scene.states(number)).count("r") == 31
     row = await found(scene.world.sql, number)
     assert (row["refused"], row["released"]) == (30, 1)
+
+
+async def test_a_letter_that_somebody_holds_does_not_hold_up_the_others(scene: Scene) -> None:
+    await scene.attempt(Bury("no"), *KEYS[:3])
+    number = await begin(scene.world.sql, LANE, rate_per_s=1)
+    async with elsewhere(scene.world, "select from acklast.jobs where key = 'k00' for update"):
+        await scene.looks(3)
+        assert await scene.states(number) == "prr"
+    await scene.attempt(Complete(), "k01")
+    await scene.looks(2)
+    assert await scene.states(number) == "rsr"
+
+
+async def test_what_stands_still_is_looked_at_less_often(scene: Scene) -> None:
+    await scene.attempt(Bury("no"), "k00")
+    await begin(scene.world.sql, LANE)
+    await scene.looks(1)
+    assert await scene.redriver.once()
+    scene.clock[0] += 60
+    assert not await scene.redriver.once()
+    await scene.attempt(Complete(), "k00")
+    assert await scene.redriver.once()
+    assert not await scene.redriver.once()
 
 
 async def test_it_asks_where_the_lanes_other_jobs_fail_since_it_began(scene: Scene) -> None:

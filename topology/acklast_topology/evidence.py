@@ -12,7 +12,7 @@ from decimal import Decimal
 from hashlib import sha256
 from typing import Any, Final
 
-from acklast_topology.message import RawMessage
+from acklast_topology.message import OddTime, RawMessage
 from acklast_topology.wire import Properties
 
 MAX_EVIDENCE_BYTES: Final = 65_536
@@ -127,6 +127,7 @@ class _Shower:
                 return value
             case int() if -(2**63) <= value < 2**63:
                 self._left -= 20
+                self.whole = self.whole and (self._times or not isinstance(value, OddTime))
                 return int(value)
             case float() if value - value == 0:  # finite: JSON has no other
                 self._left -= 24
