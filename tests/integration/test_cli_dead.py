@@ -127,6 +127,9 @@ def test_letters_are_dropped_with_a_reason_and_leave_a_trace(command: Command) -
     assert [(one["actor"], one["text"]) for one in gone.document["notes"]][1] == ("night-shift", "no use")
     assert "night-shift" in command("dead", "show", str(letter)).out
     assert command("jobs", "show", "b", "--json").document["jobs"][0]["state"] == "dead"
+    foreseen = command("dead", "drop", "--run", "r1", "--why", "all of it", "--dry-run", "--json")
+    assert (foreseen.exit, foreseen.document["dropped"], foreseen.document["kept"]) == (Exit.INCOMPLETE, 1, 1)
+    assert command("dead", "drop", "999", "--why", "x", "--dry-run", "--json").document["missing"] == 1
     kept = command("dead", "drop", "--run", "r1", "--why", "all of it", "--json")
     assert kept.exit == Exit.INCOMPLETE
     assert (kept.document["dropped"], kept.document["kept"]) == (1, 1)

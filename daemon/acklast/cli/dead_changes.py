@@ -30,6 +30,7 @@ from acklast.ledger import dead
 from acklast.ledger.dead import Wanted
 from acklast.ledger.dead_changes import Dropped
 from acklast.ledger.dead_changes import drop as drop_letters
+from acklast.ledger.dead_changes import look as look_at_letters
 from acklast.ledger.dead_changes import note as note_letter
 from acklast.ledger.operate import Operations, Operator
 from acklast.pacing.controls import Refused
@@ -82,7 +83,7 @@ async def _drop(
         with bar(of, "drop") as progress:
             async for batch in _batches(operations, wanted, letters):
                 if dry_run:
-                    told += Dropped(dropped=len(batch))
+                    told += await look_at_letters(operations, batch)
                 else:
                     told += await drop_letters(operations, batch, why, operator)
                 progress.at(told.dropped + told.kept + told.missing, f"{told.dropped} dropped")

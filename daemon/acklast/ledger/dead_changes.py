@@ -26,15 +26,18 @@ class Dropped:
         return Dropped(self.dropped + other.dropped, self.kept + other.kept, self.missing + other.missing)
 
 
+# It is the way back for its job.
+_IS_OPEN: Final = """(d.fence is not null or d.closed_at is not null) and exists (
+        select from acklast.jobs j
+        where j.lane = d.lane and j.key = d.key and j.state in ('queued', 'claimed', 'waiting', 'unresolved')
+    )"""
+
 # The letter goes with its message. Which failure it was stays in the audit, an entry for each; the job and
 # its attempts stay where they are. The detail is not told there: it is free text and may name people, and an
 # entry is never taken back.
-_DROP: Final = """
+_DROP: Final = f"""
 with held as materialized (
-    select d.id, (d.fence is not null or d.closed_at is not null) and exists (
-        select from acklast.jobs j
-        where j.lane = d.lane and j.key = d.key and j.state in ('queued', 'claimed', 'waiting', 'unresolved')
-    ) as open
+    select d.id, {_IS_OPEN} as open
     from acklast.dead_letters d where d.id = any($1::bigint[]) order by d.id for update of d skip locked
 ),
 gone as (
@@ -51,7 +54,7 @@ told as (
     from gone g order by g.id
 )
 select (select count(*) from gone)::int as dropped, (select count(*) from held where open)::int as kept
-"""
+"""  # noqa: S608 - ours
 
 
 async def drop(operations: Operations, letters: Sequence[int], reason: str, operator: Operator) -> Dropped:
@@ -62,6 +65,22 @@ async def drop(operations: Operations, letters: Sequence[int], reason: str, oper
     """
     async with operations.changing() as connection:
         [row] = await connection.fetch(_DROP, list(letters), operator.name, operator.login, reason)
+    return Dropped(row["dropped"], row["kept"], len(set(letters)) - row["dropped"] - row["kept"])
+
+
+_LOOK: Final = f"""
+select count(*) filter (where not open)::int as dropped, count(*) filter (where open)::int as kept
+from (select {_IS_OPEN} as open from acklast.dead_letters d where d.id = any($1::bigint[])) as held
+"""  # noqa: S608 - ours
+
+
+async def look(operations: Operations, letters: Sequence[int]) -> Dropped:
+    """What ``drop`` would do with them.
+
+    Raises:
+        LedgerUnavailable: the ledger does not answer.
+    """
+    [row] = await operations.fetch(_LOOK, list(letters))
     return Dropped(row["dropped"], row["kept"], len(set(letters)) - row["dropped"] - row["kept"])
 
 
