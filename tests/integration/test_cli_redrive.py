@@ -235,6 +235,8 @@ def test_what_cannot_be_done_is_refused_with_what_to_do(command: Command) -> Non
         (("plan", "1", "--lane", LANE), Exit.USAGE, "which letters"),
         (("plan", "--reason", "gone"), Exit.USAGE, "--lane"),
         (("plan", "--lane", "nowhere"), Exit.NOT_FOUND, "acklast dead groups"),
+        (("plan", "9" * 20), Exit.USAGE, "Invalid value"),
+        (("status", "9" * 20), Exit.USAGE, "Invalid value"),
         (("plan", "--lane", LANE, "--reason", "unknown"), Exit.NOT_FOUND, "acklast unresolved"),
         (("plan", "--lane", LANE, "--since", "yesterday"), Exit.USAGE, "RFC 3339"),
         (("start", number), Exit.USAGE, "--why"),

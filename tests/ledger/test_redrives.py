@@ -257,6 +257,14 @@ async def test_a_redrive_is_of_one_lane(
     assert (await planned(operations, by_id)).lane == "other"
 
 
+async def test_letters_of_no_lane_are_nobodys(operations: Operations, postgres: PostgresWorld) -> None:
+    letter = replace(a_letter("k", "unrouted"), lane="", digest=b"d")
+    await postgres.ledger.bury_stray(letter, worker="w", version="1")
+    for wanted in (Wanted(reason="unrouted"), Wanted(lane="", reason="unrouted")):
+        with pytest.raises(NothingToRedrive, match="of no lane"):
+            await planned(operations, Meant(wanted))
+
+
 async def test_jobs_past_their_deadline_are_told(
     operations: Operations, postgres: PostgresWorld, session: Session
 ) -> None:

@@ -14,7 +14,7 @@ from acklast.cli.exits import epilog
 from acklast.cli.lane_target import As, operations_of, operator_of
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, say_json
-from acklast.cli.redrive_given import RedriveId
+from acklast.cli.redrive_given import LARGEST, RedriveId
 from acklast.cli.redrive_view import (
     document,
     expires_of,
@@ -46,7 +46,9 @@ def _group() -> None:
 
 @app.command(epilog=epilog(Exit.NOT_FOUND))
 def plan(
-    letters: Annotated[list[int] | None, typer.Argument(metavar="[ID]...", help="Letters by id.")] = None,
+    letters: Annotated[
+        list[int] | None, typer.Argument(metavar="[ID]...", help="Letters by id.", max=LARGEST)
+    ] = None,
     lane: LaneOption = None,
     run: RunOption = None,
     reason: ReasonOption = None,
@@ -89,7 +91,9 @@ def list_(
     lane: LaneOption = None,
     open_: Annotated[bool, typer.Option("--open", help="Those that are not at their end.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 20,
-    before: Annotated[int | None, typer.Option(metavar="ID", help="Those before this one.")] = None,
+    before: Annotated[
+        int | None, typer.Option(metavar="ID", help="Those before this one.", max=LARGEST)
+    ] = None,
     config: ConfigPath = CONFIG,
     as_json: Json = False,
 ) -> Exit:
@@ -122,7 +126,9 @@ def status(
     redrive: RedriveId,
     letters: Annotated[bool, typer.Option("--letters", help="Its letters, one by one, instead.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Letters at most.")] = 50,
-    after: Annotated[int, typer.Option(min=0, metavar="POSITION", help="Letters behind this one.")] = 0,
+    after: Annotated[
+        int, typer.Option(min=0, max=LARGEST, metavar="POSITION", help="Letters behind this one.")
+    ] = 0,
     watching: Annotated[bool, typer.Option("--watch", help="Until it ends, or asks for a verdict.")] = False,
     timeout: Annotated[
         str | None, typer.Option("--timeout", help="How long to watch at most: 90s, 30m, 2h, 1d.")

@@ -25,8 +25,10 @@ _UNIT_S: Final = {"s": 1, "min": 60, "h": 3600}
 _PART: Final = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?)%|0", re.ASCII)
 _PART_RULE: Final = 'Give a part of the letters, from "0%" to "100%"'
 
+LARGEST: Final = 2**63 - 1
+"""Of an id in the ledger."""
 RedriveId: TypeAlias = Annotated[
-    int, typer.Argument(metavar="PLAN", help="The id that 'redrive plan' gave.", min=1)
+    int, typer.Argument(metavar="PLAN", help="The id that 'redrive plan' gave.", min=1, max=LARGEST)
 ]
 WhyStarted: TypeAlias = Annotated[str, typer.Option("--why", help="Why; it stays in the audit.")]
 Tolerate: TypeAlias = Annotated[

@@ -91,38 +91,53 @@ where w.lane is not null and exists (
       and ($5::timestamptz is null or d.last_failure_at < $5))
 """
 
+# All by joins, and none by a look for each letter: whether there are three of them or a million, the planner
+# has the choice.
+#
 # What a canary sees is one of each kind (of failure and version) first, so that none is overlooked, and then
 # a sample: at random, and so in proportion. The letters are inserted as they are tried: they lie together.
 _FREEZE: Final = """
-with meant as materialized (
-    select d.id, d.lane, d.key, d.run, d.reason, d.failure, d.version, j.fence,
+with picked as materialized (
+    select d.id, d.lane, d.key, d.run, d.reason, d.failure, d.version, d.detail, d.fence, d.closed_at,
+           d.payload is null as emptied
+    from acklast.dead_letters d where d.lane = $2 and {which}
+),
+tried as (
+    select p.id, count(*) filter (where r.released_at is not null) as times,
+           bool_or(r.state in ('planned', 'released')
+                   and q.status in ('running', 'paused', 'asking', 'stopped')) as now
+    from picked p join acklast.redrive_letters r on r.lane = p.lane and r.key = p.key
+                  join acklast.redrives q on q.id = r.redrive
+    group by p.id
+),
+older as (
+    select distinct p.id
+    from picked p join acklast.dead_letters n on n.lane = p.lane and n.key = p.key and n.id > p.id
+                                                 and (n.fence is null) = (p.fence is null)
+    where n.closed_at is null
+),
+meant as materialized (
+    select p.id, p.lane, p.key, p.run, p.reason, p.failure, p.version, j.fence,
            case
-               when d.closed_at is not null then 'closed'
-               when d.key is null then 'no_key'
-               when d.reason = 'key_conflict' then 'key_conflict'
-               when d.payload is null then 'gone'
-               when d.fence is null and (d.detail like '%; besides, %'
-                    or not (d.reason = 'unrouted' or d.reason like 'broker\\_%')) then 'malformed'
-               when d.fence is null and j.key is not null then 'key_taken'
-               when d.fence is not null and j.state = 'unresolved' then 'unresolved'
-               when d.fence is not null and j.state is distinct from 'dead' then 'open'
-               when exists (select from acklast.dead_letters n
-                            where n.lane = d.lane and n.key = d.key and n.id > d.id and n.closed_at is null
-                              and (n.fence is null) = (d.fence is null)) then 'older'
-               when b.taken then 'in_redrive'
-               when b.tried >= $3 then 'capped'
-               when exists (select from acklast.cancelled_runs c where c.run = d.run) then 'run_cancelled'
+               when p.closed_at is not null then 'closed'
+               when p.key is null then 'no_key'
+               when p.reason = 'key_conflict' then 'key_conflict'
+               when p.emptied then 'gone'
+               when p.fence is null and (p.detail like '%; besides, %'
+                    or not (p.reason = 'unrouted' or p.reason like 'broker\\_%')) then 'malformed'
+               when p.fence is null and j.key is not null then 'key_taken'
+               when p.fence is not null and j.state = 'unresolved' then 'unresolved'
+               when p.fence is not null and j.state is distinct from 'dead' then 'open'
+               when o.id is not null then 'older'
+               when t.now then 'in_redrive'
+               when t.times >= $3 then 'capped'
+               when c.run is not null then 'run_cancelled'
            end as why
-    from acklast.dead_letters d
-    left join acklast.jobs j on j.lane = d.lane and j.key = d.key
-    cross join lateral (
-        select count(*) filter (where r.released_at is not null) as tried,
-               coalesce(bool_or(r.state in ('planned', 'released')
-                                and q.status in ('running', 'paused', 'asking', 'stopped')), false) as taken
-        from acklast.redrive_letters r join acklast.redrives q on q.id = r.redrive
-        where r.lane = d.lane and r.key = d.key
-    ) as b
-    where d.lane = $2 and {which}
+    from picked p
+    left join acklast.jobs j on j.lane = p.lane and j.key = p.key
+    left join tried t on t.id = p.id
+    left join older o on o.id = p.id
+    left join acklast.cancelled_runs c on c.run = p.run
 ),
 chosen as (
     select m.*, md5(m.id::text || ' ' || $1::bigint::text) as chance,
@@ -169,6 +184,8 @@ async def plan(operations: Operations, meant: Meant, max_redrives: int, operator
 
 
 async def _freeze(connection: Connection, redrive: int, lane: str, meant: Meant, max_redrives: int) -> int:
+    # To compile it takes longer than to run it, but for very many letters; and then it gains nothing.
+    await connection.execute("set local jit = off")
     which = _BY_ID if meant.letters else _MATCHES
     given = (list(meant.letters),) if meant.letters else _bounds(meant.wanted)
     row = await connection.fetchrow(_FREEZE.format(which=which), redrive, lane, max_redrives, *given)
@@ -184,13 +201,7 @@ def _bounds(wanted: Wanted) -> tuple[Any, ...]:
 
 async def _lane_of(operations: Operations, meant: Meant) -> str:
     """The lane of the letters that are meant: a redrive is of one."""
-    if meant.wanted.lane is not None:
-        return meant.wanted.lane
-    if meant.letters:
-        rows = await operations.fetch(_LANES_BY_ID, list(meant.letters))
-    else:
-        rows = await operations.fetch(_LANES, *_bounds(meant.wanted))
-    lanes = [row["lane"] for row in rows]
+    lanes = await _lanes_of(operations, meant)
     if len(lanes) > 1:
         names = ", ".join(lane or "none" for lane in lanes)
         raise SeveralLanes(
@@ -199,7 +210,22 @@ async def _lane_of(operations: Operations, meant: Meant) -> str:
         )
     if not lanes:
         raise _nothing(0, {})
-    return str(lanes[0])
+    if not lanes[0]:
+        raise NothingToRedrive(
+            "these letters are of no lane: nobody knows who should do them",
+            "Publish what they hold (acklast dead export --payload) anew, with a lane's routing key",
+        )
+    return lanes[0]
+
+
+async def _lanes_of(operations: Operations, meant: Meant) -> list[str]:
+    if meant.wanted.lane is not None:
+        return [meant.wanted.lane]
+    if meant.letters:
+        rows = await operations.fetch(_LANES_BY_ID, list(meant.letters))
+    else:
+        rows = await operations.fetch(_LANES, *_bounds(meant.wanted))
+    return [row["lane"] for row in rows]
 
 
 def _nothing(meant: int, excluded: Mapping[str, int]) -> NothingToRedrive:
