@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from acklast import App, Context
+from acklast_topology import Job
 from harness import scripted
 from harness.effects import ASKED
 from harness.waiting import eventually
 
 PLAIN_TYPE = "plain.v1"
+RUN = "run-1"
 
 app = App()
 app.job(scripted.TYPE, lane=scripted.LANE)(scripted.work)
 app.job(PLAIN_TYPE, lane=scripted.LANE)(scripted.work)
+
+
+def lost(key: str, *found: Mapping[str, Any], effect: bool = False, **more: Any) -> Job:
+    """A job whose first attempt ends without an answer; ``found``: what its reconcile says, one a call."""
+    steps = [{"do": "unknown" if effect else "lost"}, {"do": "done"}]
+    payload = {"steps": steps, "found": list(found)}
+    return Job.json(scripted.LANE, key, payload, **{"type": scripted.TYPE, "run": RUN} | more)
 
 
 @app.reconcile(scripted.TYPE)

@@ -133,7 +133,11 @@ def test_a_decision_is_made_counted_and_told(command: Command) -> None:
     again = command("unresolved", "resolve", "a", "nobody", "call", "--as", "retry", *WHY, "--json")
     assert again.exit == Exit.INCOMPLETE
     assert (again.document["changed"], again.document["refused"]) == (1, {"not_unresolved": 2})
-    assert len(again.document["redrives"]) == 1
+    [redrive] = again.document["redrives"]
+    released = command("redrive", "status", str(redrive), "--json").document
+    assert (released["status"], released["lane"], released["letters"]) == ("running", "hook", 1)
+    assert f"{redrive}" in command("redrive", "list").out
+    assert command("redrive", "status", str(redrive)).exit == Exit.OK
     assert "to run again" in command("unresolved", "list", "--lane", "hook").out
     told = command("audit", "--action", "unresolved.resolve", "--json").document["entries"]
     assert [(one["key"], one["effect"]["as"]) for one in told] == [

@@ -19,6 +19,7 @@ from harness.asking import Asking
 from harness.command import Command
 from harness.daemon import Daemon
 from harness.logins import Logins, executed, logins
+from harness.reconciled import lost
 from harness.scripted import DIRECTORY, LANE, TYPE
 from harness.site import scripted, site
 
@@ -76,6 +77,8 @@ async def test_a_daemon_does_all_of_its_work_under_its_role(
         roles.owner,
         custody="ledger",
         quota="1000 per 1 s",
+        app="harness.reconciled:app",
+        on_unknown="hold",
         more=SCHEDULE,
         keep_payload_s=40 * 86_400,
     ) as place:
@@ -85,6 +88,8 @@ async def test_a_daemon_does_all_of_its_work_under_its_role(
             scripted("never", "permanent"),
             scripted("promised", {"do": "enqueue", "key": "follows", "then": ""}),
             scripted("redriven", "permanent", "done"),
+            lost("happened", {"say": True}),
+            lost("had-not", {"say": False}),
         ]
         await place.promise(jobs)
         with (
@@ -102,6 +107,11 @@ async def test_a_daemon_does_all_of_its_work_under_its_role(
             plan = (await place.command("redrive", "plan", str(letter.id)))["id"]
             await place.command("redrive", "start", str(plan), "--why", "mended", "--force", "it is a test")
             await place.reaches("redriven", State.DONE)
+            for key in ("happened", "had-not"):
+                await place.reaches(key, State.UNRESOLVED)
+            await place.command("unresolved", "reconcile", "happened", "had-not", "--why", "it is a test")
+            for key in ("happened", "had-not"):
+                await place.reaches(key, State.DONE)
             done = await daemon.says("prune.done")
             pruned = ("dead", "attempts", "letters", "payloads", "sessions")
             assert [done[name] for name in pruned] == [5, 3, 1, 1, 1]

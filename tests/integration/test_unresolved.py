@@ -17,20 +17,13 @@ from acklast.ledger.api import State
 from acklast_topology.publish import Job
 from harness import Broker, eventually
 from harness.daemon import Fault
-from harness.reconciled import PLAIN_TYPE
-from harness.scripted import LANE, TYPE
+from harness.reconciled import PLAIN_TYPE, lost
+from harness.scripted import LANE
 from harness.site import RUN, Site, site
 
 HAPPENED = {"say": True}
 NOT = {"say": False}
 WHY = ("--why", "the provider was down")
-
-
-def lost(key: str, *found: dict[str, Any], effect: bool = False, **more: Any) -> Job:
-    """A job whose first attempt ends without an answer; ``found``: what its reconcile says, one a call."""
-    steps = [{"do": "unknown" if effect else "lost"}, {"do": "done"}]
-    payload = {"steps": steps, "found": list(found)}
-    return Job.json(LANE, key, payload, **{"type": TYPE, "run": RUN} | more)
 
 
 @asynccontextmanager
