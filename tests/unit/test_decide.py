@@ -16,6 +16,7 @@ from acklast.decide import (
     backoff_s,
     classify,
     decide,
+    decide_found,
     decide_reconciled,
     decide_start,
     retry_after_s,
@@ -240,3 +241,21 @@ def test_what_a_cancelled_run_leaves_in_doubt_is_found_out_or_held(
     verdict = decide_reconciled(False, None, left, on_unknown(choice), NOW, HALF)
     assert verdict == Bury("run_cancelled", "it had not happened when the run was cancelled")
     assert decide_reconciled(True, 1, left, on_unknown(choice), NOW, HALF) == Complete(1)
+
+
+@pytest.mark.parametrize(
+    ("happened", "deadline_s", "stopped", "follows"),
+    [
+        (True, -1, True, Complete("result")),
+        (False, None, False, Run()),
+        (False, 1, False, Run()),
+        (False, -1, False, Bury("deadline_exceeded", "the deadline had passed before the start")),
+        (False, 1, True, Bury("run_cancelled", "it had not happened when the run was cancelled")),
+        (None, -1, True, None),
+    ],
+)
+def test_what_becomes_of_an_unresolved_job(
+    happened: bool | None, deadline_s: float | None, stopped: bool, follows: Run | Complete | Bury | None
+) -> None:
+    deadline = None if deadline_s is None else NOW + timedelta(seconds=deadline_s)
+    assert decide_found(happened, "result", deadline, NOW, stopped=stopped) == follows
