@@ -279,12 +279,10 @@ class Redriver(Chore):
             released, later = answer
             number = released.standing.released - one.standing.released
             self._say("redrive.released", "debug", released, count=number)
-            one, looked, count, work.saved = (
-                released,
-                looked + len(tried),
-                count - number,
-                work.saved - number,
-            )
+            one, looked, count = released, looked + len(tried), count - number
+            work.saved -= number
+            if number:
+                work.moved_at = self._clock()
             await self._publish(one, session)
             first, skipped = tried[-1].position + 1, skipped or later > 0
             if not skipped:

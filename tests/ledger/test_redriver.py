@@ -307,13 +307,23 @@ async def test_a_letter_that_somebody_holds_does_not_hold_up_the_others(scene: S
 async def test_what_stands_still_is_looked_at_less_often(scene: Scene) -> None:
     await scene.attempt(Bury("no"), "k00")
     await begin(scene.world.sql, LANE)
-    await scene.looks(1)
+    await scene.looks(2)
     assert await scene.redriver.once()
     scene.clock[0] += 60
     assert not await scene.redriver.once()
     await scene.attempt(Complete(), "k00")
     assert await scene.redriver.once()
     assert not await scene.redriver.once()
+
+
+async def test_what_is_released_keeps_it_going(scene: Scene) -> None:
+    await scene.attempt(Bury("no"), *KEYS[:2])
+    await begin(scene.world.sql, LANE, rate_per_s=1)
+    await scene.redriver.once()
+    scene.clock[0] += 60
+    assert await scene.redriver.once()
+    scene.clock[0] += 60
+    assert await scene.redriver.once()
 
 
 async def test_it_asks_where_the_lanes_other_jobs_fail_since_it_began(scene: Scene) -> None:

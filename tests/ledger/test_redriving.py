@@ -15,10 +15,11 @@ from acklast.ledger import redrive_sql
 from acklast.ledger.api import Claim, Claimed, Decided, Fresh, Kept, Session, State
 from acklast.ledger.connect import Address
 from acklast.ledger.dead_changes import Dropped, drop
+from acklast.ledger.flush import SETTINGS
 from acklast.ledger.missing import Search
 from acklast.ledger.operate import Operations, Operator
 from acklast.ledger.prune import prune
-from acklast.ledger.redriving import SETTINGS, Attempted, Redrive, Redriving, Rules
+from acklast.ledger.redriving import Attempted, Redrive, Redriving, Rules
 from acklast.ledger.retention import Dues, Keep
 from acklast.outcome import Bury, Complete, Hold, Retry, Verdict
 from acklast.resend import again

@@ -19,6 +19,7 @@ from acklast.canary import Accepted, Live, Standing, Traffic
 from acklast.ledger.api import Kept
 from acklast.ledger.connect import Address, Link
 from acklast.ledger.evidence import storable_json
+from acklast.ledger.flush import SETTINGS
 from acklast.ledger.redrive_sql import (
     COLUMNS,
     KINDS,
@@ -34,15 +35,6 @@ from acklast.ledger.redrive_sql import (
 )
 from acklast_topology.message import Envelope
 
-SETTINGS: Final = {
-    # Everything is found by its key, in tables of any size; an empty table's plan must not live on.
-    "enable_seqscan": "off",
-    "enable_bitmapscan": "off",
-    "enable_hashjoin": "off",
-    "enable_mergejoin": "off",
-    "plan_cache_mode": "force_generic_plan",
-    "jit": "off",
-}
 BATCH: Final = 500
 """Letters that one statement takes."""
 
@@ -108,6 +100,7 @@ class Redriving:
     """One daemon's connection for its redrives. Every method raises ``LedgerUnavailable``."""
 
     def __init__(self, address: Address) -> None:
+        # As a flush has them: everything is found by its key, in tables of any size.
         self._link = Link(address, SETTINGS)
 
     async def close(self) -> None:
