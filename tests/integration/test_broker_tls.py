@@ -23,7 +23,7 @@ from dev.certificates import Authority, Pair
 from harness import Broker, eventually
 from harness.command import Command
 from harness.secure import Secure, secured
-from harness.site import Site, scripted
+from harness.site import Site, one_receiver_else_soak, scripted
 
 NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
 
@@ -61,6 +61,7 @@ def cut(broker: Broker, user: str) -> bool:
     return bool(mine)
 
 
+@one_receiver_else_soak
 async def test_a_daemon_logs_in_by_its_certificate_alone(new_site: NewSite, secure: Secure) -> None:
     async with new_site() as place:
         with place.daemon(env=secure.env()) as daemon:

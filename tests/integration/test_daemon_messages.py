@@ -16,7 +16,7 @@ from acklast_topology.wire import Properties
 from harness import eventually
 from harness.daemon import Fault
 from harness.scripted import LANE, TYPE
-from harness.site import NAMES, Site, scripted
+from harness.site import NAMES, Site, one_receiver_else_soak, scripted
 
 NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
 
@@ -164,6 +164,7 @@ async def test_a_broken_message_that_comes_twice_is_one_letter_seen_twice(
         assert await place.ready() == {}
 
 
+@one_receiver_else_soak
 async def test_a_job_that_is_published_again_has_one_effect(new_site: NewSite) -> None:
     async with new_site() as place:
         job = scripted("twice", "done")
@@ -180,6 +181,7 @@ async def test_a_job_that_is_published_again_has_one_effect(new_site: NewSite) -
         assert await place.ready() == {}
 
 
+@one_receiver_else_soak
 async def test_a_copy_that_comes_while_the_first_is_at_work_waits(new_site: NewSite) -> None:
     async with new_site() as place:
         job = scripted("busy", {"do": "wait", "gate": "go"})
@@ -194,6 +196,7 @@ async def test_a_copy_that_comes_while_the_first_is_at_work_waits(new_site: NewS
         assert len(place.log.calls()) == len(place.log.effects()) == 1
 
 
+@one_receiver_else_soak
 async def test_an_effect_in_the_ledger_s_own_database_commits_with_the_completion(
     new_site: NewSite, ledger_dsn: str
 ) -> None:
@@ -213,6 +216,7 @@ async def test_an_effect_in_the_ledger_s_own_database_commits_with_the_completio
         assert await place.ready() == {}
 
 
+@one_receiver_else_soak
 async def test_a_crash_inside_the_transaction_takes_the_effect_back(
     new_site: NewSite, ledger_dsn: str
 ) -> None:

@@ -15,6 +15,7 @@ from harness.site import NAMES, Site, one_receiver_else_soak, scripted
 NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
 
 
+@one_receiver_else_soak
 async def test_a_carrier_takes_the_place_of_a_delivery_whose_handler_runs_on(new_site: NewSite) -> None:
     async with new_site(longest_unacked_s=1) as place:
         await place.publish(scripted("long", {"do": "wait", "gate": "go"}))

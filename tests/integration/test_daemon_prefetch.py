@@ -40,6 +40,7 @@ async def ready(place: Site, fits: Callable[[int], bool], what: str) -> None:
     await eventually(right, what=what)
 
 
+@one_receiver_else_soak
 async def test_a_second_daemon_gets_its_share_of_what_a_slow_first_one_could_hold(new_site: NewSite) -> None:
     total = 40
     async with new_site(concurrency=CONCURRENCY, prefetch=1000) as place:

@@ -28,7 +28,7 @@ from acklast_topology.publish import Publisher
 from harness import Broker, eventually
 from harness.daemon import Fault
 from harness.scripted import LANE, TYPE
-from harness.site import NAMES, Site, scripted
+from harness.site import NAMES, Site, one_receiver_else_soak, scripted
 
 NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
 Sql: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -239,6 +239,7 @@ async def test_what_is_no_job_becomes_a_dead_letter_and_holds_up_nobody_else(
 # --- in a daemon ------------------------------------------------------------------------------------------
 
 
+@one_receiver_else_soak
 async def test_a_daemon_relays_and_its_handlers_promise_follow_ups_with_their_completion(
     new_site: NewSite, sql: Sql
 ) -> None:

@@ -23,7 +23,7 @@ from acklast_topology.publish import Job
 from dev.rabbitmq import Node
 from harness import Broker, eventually
 from harness.scripted import LANE
-from harness.site import NAMES, RUN, Site, scripted, site
+from harness.site import NAMES, RUN, Site, one_receiver_else_soak, scripted, site
 
 GATE = {"do": "wait", "gate": "go"}
 
@@ -77,6 +77,7 @@ def promise(job: Job, *, kept: bool) -> ManifestRow:
     return ManifestRow(job.lane, job.key, job.fingerprint, job.type, kept=message)
 
 
+@one_receiver_else_soak
 async def test_a_daemon_sends_again_what_a_purge_took(
     new_site: NewSite, broker: Broker, ledger_dsn: str
 ) -> None:
