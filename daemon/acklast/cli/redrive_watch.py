@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from typing import Final, Protocol
+from collections.abc import AsyncIterator
+from typing import Final
 
 from rich.console import Group
-from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from acklast.cli.lane_target import operations_of
-from acklast.cli.output import people, say_json
 from acklast.cli.redrive_view import document, facts, headline
+from acklast.cli.watching import Look, screen
 from acklast.config import Config
 from acklast.errors import Exit
 from acklast.ledger.operate import Operations
@@ -45,9 +43,9 @@ async def watch(config: Config, redrive: int, longest_s: float, *, as_json: bool
         LedgerUnavailable: the ledger does not answer.
     """
     async with operations_of(config) as operations:
-        with _screen(as_json=as_json) as screen:
+        with screen(_LOOK, as_json=as_json) as show:
             async for found in _looks(operations, redrive, longest_s):
-                screen.show(found)
+                show(found)
     return found
 
 
@@ -63,51 +61,17 @@ async def _looks(operations: Operations, redrive: int, longest_s: float) -> Asyn
         await asyncio.sleep(min(_LOOK_S, until - now))
 
 
-class _Screen(Protocol):
-    def show(self, redrive: Redrive) -> None: ...
-
-
-class _Lines:
-    """A line for each change."""
-
-    def __init__(self, *, as_json: bool) -> None:
-        self._as_json = as_json
-        self._said: object = None
-
-    def show(self, redrive: Redrive) -> None:
-        now = (redrive.status, redrive.step, redrive.released, redrive.refused, redrive.out)
-        if now == self._said:
-            return
-        self._said = now
-        if self._as_json:
-            say_json(document(redrive))
-        else:
-            people().print(headline(redrive))
-
-
-class _Live:
-    """One picture that changes."""
-
-    def __init__(self, live: Live) -> None:
-        self._live = live
-
-    def show(self, redrive: Redrive) -> None:
-        self._live.update(picture(redrive), refresh=True)
-
-
-@contextmanager
-def _screen(*, as_json: bool) -> Iterator[_Screen]:
-    console = people()
-    if as_json or not console.is_terminal:
-        yield _Lines(as_json=as_json)
-        return
-    with Live(console=console, auto_refresh=False) as live:
-        yield _Live(live)
-
-
 def picture(redrive: Redrive) -> Group:
     """A redrive as a terminal shows it."""
     settled = redrive.letters - redrive.left - redrive.out
     bar = ProgressBar(total=max(redrive.letters, 1), completed=settled, width=60)
     lines = (f"  {name:<9} {value}" for name, value in facts(redrive))
     return Group(Text(headline(redrive)), bar, *map(Text, lines))
+
+
+_LOOK: Final[Look[Redrive]] = Look(
+    changes=lambda found: (found.status, found.step, found.released, found.refused, found.out),
+    line=headline,
+    document=document,
+    picture=picture,
+)

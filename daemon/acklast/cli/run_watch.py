@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from typing import Annotated, Final, Protocol
+from collections.abc import AsyncIterator
+from typing import Annotated, Final
 
 import typer
 from rich.console import Group
-from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
-from acklast.cli.output import people, plain, say_json
+from acklast.cli.output import plain
 from acklast.cli.proof import ORDER
 from acklast.cli.run_set import said, shown
 from acklast.cli.run_target import RunName, no_such_run
 from acklast.cli.run_view import forecast, status_line
 from acklast.cli.servers import ledger_of
 from acklast.cli.spans import parse_span
+from acklast.cli.watching import Look, screen
 from acklast.config import Config
 from acklast.errors import Exit
 from acklast.ledger.api import Ledger, RunView, State
@@ -63,9 +62,9 @@ def exit_of(view: RunView) -> Exit:
 
 async def _watch(config: Config, run: str, longest_s: float, *, as_json: bool) -> RunView:
     async with ledger_of(config) as ledger:
-        with _screen(as_json=as_json) as screen:
+        with screen(_LOOK, as_json=as_json) as show:
             async for view in views(ledger, run, longest_s):
-                screen.show(view)
+                show(view)
     return view
 
 
@@ -92,50 +91,6 @@ async def views(ledger: Ledger, run: str, longest_s: float) -> AsyncIterator[Run
 
 
 # --- showing --------------------------------------------------------------------------------------------
-
-
-class Screen(Protocol):
-    """Where a run is shown."""
-
-    def show(self, view: RunView) -> None: ...
-
-
-class _Lines:
-    """A line for each change."""
-
-    def __init__(self, *, as_json: bool) -> None:
-        self._as_json = as_json
-        self._said: object = None
-
-    def show(self, view: RunView) -> None:
-        now = (view.counts, view.manifest, status(view), view.about)
-        if now == self._said:
-            return
-        self._said = now
-        if self._as_json:
-            say_json(document(view))
-        else:
-            people().print(f"run {view.run}: {_counts(view)}; {status_line(view)}")
-
-
-class _Live:
-    """One picture that changes."""
-
-    def __init__(self, live: Live) -> None:
-        self._live = live
-
-    def show(self, view: RunView) -> None:
-        self._live.update(picture(view), refresh=True)
-
-
-@contextmanager
-def _screen(*, as_json: bool) -> Iterator[Screen]:
-    console = people()
-    if as_json or not console.is_terminal:
-        yield _Lines(as_json=as_json)
-        return
-    with Live(console=console, auto_refresh=False) as live:
-        yield _Live(live)
 
 
 def picture(view: RunView) -> Group:
@@ -165,3 +120,11 @@ def document(view: RunView) -> dict[str, object]:
         **shown(view.about),
         "cancelled": plain(view.cancelled),
     }
+
+
+_LOOK: Final[Look[RunView]] = Look(
+    changes=lambda view: (view.counts, view.manifest, status(view), view.about),
+    line=lambda view: f"run {view.run}: {_counts(view)}; {status_line(view)}",
+    document=document,
+    picture=picture,
+)

@@ -184,8 +184,8 @@ async def plan(operations: Operations, meant: Meant, max_redrives: int, operator
 
 
 async def _freeze(connection: Connection, redrive: int, lane: str, meant: Meant, max_redrives: int) -> int:
-    # To compile it takes longer than to run it, but for very many letters; and then it gains nothing.
-    await connection.execute("set local jit = off")
+    # To compile it takes longer than to run it, but for very many letters; and then memory is what they need.
+    await connection.execute("set local jit = off; set local work_mem = '64MB'")
     which = _BY_ID if meant.letters else _MATCHES
     given = (list(meant.letters),) if meant.letters else _bounds(meant.wanted)
     row = await connection.fetchrow(_FREEZE.format(which=which), redrive, lane, max_redrives, *given)
