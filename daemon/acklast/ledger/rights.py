@@ -48,7 +48,12 @@ _SCHEDULE: Final = (
 TABLES: Final[Mapping[str, Rights]] = {
     "migrations": Rights(_READ, _READ, _READ),
     # Of jobs and what belongs to them. Who locks a row needs the right to change some column of it.
-    "jobs": Rights(_ALL, "select, insert, update", _READ),
+    "jobs": Rights(
+        _ALL,
+        "select, insert (lane, key, state, fingerprint, type, run, deadline),"
+        " update (state, fence, reason, run, result, available_at, recorded_at)",
+        _READ,
+    ),
     "attempts": Rights("select, insert, update (version), delete", "select, update (detail)", _READ),
     "dead_letters": Rights(
         _ALL,
@@ -77,9 +82,7 @@ TABLES: Final[Mapping[str, Rights]] = {
     "controls": Rights(_READ, "select, insert, delete", _READ),
     "redrives": Rights(_ALL, "select, insert, update", _READ),
     "redrive_letters": Rights(_ALL, "select, insert", _READ),
-    "reconciliations": Rights(
-        "select, update, delete", "select, insert, update (session, found, effect, done_at)", _READ
-    ),
+    "reconciliations": Rights("select, update, delete", "select, insert, update (effect, done_at)", _READ),
     "audit": Rights(_TELL, _TELL, _READ),
 }
 
