@@ -276,7 +276,7 @@ async def test_a_migration_gives_the_roles_that_are_there_what_is_new(
 
 
 async def test_roles_that_promised_jobs_before_still_do(databases: Databases, migrated_template: str) -> None:
-    dsn, app = await asyncio.to_thread(databases.create, migrated_template), f"t{token_hex(5)}_app"
+    dsn, app = await asyncio.to_thread(databases.create, migrated_template), f"t{token_hex(5)}_daemon"
     await executed(dsn, f"create role {app}", f"grant usage on schema acklast to {app}")
     promise = f"set role {app}; select acklast.enqueue('cleanup', 'k', '{{}}')"
     with logins(databases, dsn):

@@ -129,14 +129,17 @@ where n.nspname = 'acklast' and a.privilege_type = 'USAGE' and a.grantee <> n.ns
   and coalesce(r.rolname, '') <> all($1::text[])
 order by role
 """
+# All of them: one alone that is named so is somebody's own.
 _GRANTED: Final = """
-select substring(r.rolname from '^(.+)_daemon$') as prefix
+select substring(r.rolname from '^(.+)_[a-z]+$') as prefix
 from pg_namespace n cross join aclexplode(n.nspacl) a join pg_roles r on r.oid = a.grantee
-where n.nspname = 'acklast' and r.rolname ~ '_daemon$' order by prefix
+where n.nspname = 'acklast' and a.privilege_type = 'USAGE'
+  and substring(r.rolname from '_([a-z]+)$') = any($1::text[])
+group by prefix having count(distinct r.oid) = cardinality($1::text[]) order by prefix
 """
 
 
 async def granted(connection: Connection) -> list[str]:
     """The prefixes of the roles that have rights in this database."""
-    found = [row["prefix"] for row in await connection.fetch(_GRANTED)]
+    found = [row["prefix"] for row in await connection.fetch(_GRANTED, list(NAMES))]
     return [prefix for prefix in found if _PREFIX.match(prefix)]
