@@ -31,7 +31,7 @@ class Exit(IntEnum):
     DATA = 65
     """An input file cannot be read as what it claims to be."""
     UNAVAILABLE = 69
-    """The broker or the ledger cannot be reached. Worth a restart."""
+    """The broker or the ledger cannot be reached, or an address is in use. Worth a restart."""
     SOFTWARE = 70
     """A defect in acklast or in a handler module. Please report it with the log."""
     CONFIG = 78

@@ -19,6 +19,8 @@ class Readiness:
         self._ledger = ""
         self._paused: list[str] = []
         self._said = self.text()
+        self.started = False
+        """Every lane was consumed once, or stood by on purpose."""
         self.leaving = False
         """A drain has begun, which tells how it is itself."""
 
@@ -56,6 +58,16 @@ class Readiness:
     def away(self) -> str:
         """Which server cannot be used, and why; nothing where both can."""
         return self._ledger or next((why for why in self._links.values() if why), "")
+
+    def lanes(self) -> dict[str, str]:
+        """Every lane, and why it is not consumed, or nothing."""
+        down = {lane: why for (lane, _), why in self._down.items()}
+        broker = self._links.get(CONSUMER, "")
+        return {lane: down.get(lane, broker) for lane in self._lanes}
+
+    def servers(self) -> tuple[str, str]:
+        """Why the broker and why the ledger cannot be used, or nothing."""
+        return next((why for why in self._links.values() if why), ""), self._ledger
 
     def text(self) -> str:
         """The line."""

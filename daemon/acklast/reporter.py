@@ -90,6 +90,10 @@ class Observed:
             left_s=left_s,
         )
 
+    def state(self) -> tuple[str, Standing]:
+        """The lane, and how it stands."""
+        return self._lane.name, self._standing(self._lane.pacing.budget)[0]
+
     def _standing(self, budget: Budget | None) -> tuple[Standing, float | None]:
         pacing = self._lane.pacing
         if pacing.gate.paused:

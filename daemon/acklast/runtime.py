@@ -23,6 +23,7 @@ from acklast.drain import Receipt, Tally, Tasks, drain, said
 from acklast.errands import chores_of
 from acklast.errors import Exit
 from acklast.handlers.app import App
+from acklast.health import Health, health_of
 from acklast.inlets import Inlet, open_intake
 from acklast.instance import Instance
 from acklast.intake import Intake
@@ -44,6 +45,7 @@ from acklast.pacing.lanes import LanePacing
 from acklast.pacing.prefetch import Prefetch
 from acklast.pacing.slots import Slots
 from acklast.pacing.turn import Turn
+from acklast.probes import Probes
 from acklast.readiness import Readiness
 from acklast.receiver import KNOWN_AIORMQ, knows_library, library_version
 from acklast.reporter import Observed, reports_of
@@ -123,6 +125,9 @@ class Daemon:
         self._readiness = Readiness(list(config.lanes), self._notify.status)
         self._vitals = Vitals()
         self._watchdog = Watchdog(self._notify, emitter, self._vitals.parts)
+        self._probes = Probes(
+            config.health.listen, config.state_dir, emitter, self._watchdog.why, self._health
+        )
         self._drain = Drain()
         self._tasks = Tasks()
         self._alone = Alone()
@@ -206,6 +211,7 @@ class Daemon:
         chores = self._chores(lanes)
         overlong = Overlong(lanes, self._tasks, self._config.broker.longest_unacked_s)
         try:
+            await self._probes.start()
             self._watchdog.start()
             await self._upkeep.start()
             await self._lease.start()
@@ -257,6 +263,10 @@ class Daemon:
             # lease is out, and by then this process is gone.
             await self._lease.close(end=not self._drain.left)
             await self._watchdog.close()
+            await self._probes.close()
+
+    def _health(self) -> Health:
+        return health_of(self._readiness, dict(one.state() for one in self._observed))
 
     def _address(self) -> Address:
         unsafe = self._config.ledger.allow_unsafe_server
@@ -361,6 +371,7 @@ class Daemon:
 
     async def _tell_when_ready(self, consumers: list[Consumer]) -> None:
         await asyncio.gather(*(consumer.ready.wait() for consumer in consumers))
+        self._readiness.started = True
         self._notify.ready(self._readiness.text())
         self._emitter.notice("daemon.ready", lanes=list(self._config.lanes), worker=self._worker)
 

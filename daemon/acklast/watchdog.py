@@ -46,9 +46,13 @@ class Watchdog:
             self.look()
             await asyncio.sleep(every_s)
 
+    def why(self) -> str:
+        """Why this process does not get on, or nothing."""
+        return "" if self.ending else stuck(self._parts())
+
     def look(self) -> None:
         """Feed it, or say once why not."""
-        why = "" if self.ending else stuck(self._parts())
+        why = self.why()
         if not why:
             self._notify.watchdog()
         if why == self._why:

@@ -22,6 +22,7 @@ from acklast.cli.tally import Item
 from acklast.cli.timeline import Moment
 from acklast.config.dead import Dead
 from acklast.config.fan_out import FanOut
+from acklast.config.health import Health
 from acklast.config.http import Http
 from acklast.config.models import Breaker, Budget, Config, Drain, Lane, Log, Relay
 from acklast.config.schedules import Schedule
@@ -60,6 +61,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "`[broker]`": Broker,
     "`[ledger]`": LedgerServer,
     "`[relay]`": Relay,
+    "`[health]`": Health,
     "`[drain]`": Drain,
     "`[dead]`": Dead,
     "`[log]`": Log,
@@ -75,6 +77,7 @@ TABLES = {
     "broker",
     "ledger",
     "relay",
+    "health",
     "drain",
     "dead",
     "log",

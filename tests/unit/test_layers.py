@@ -73,6 +73,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "stop",
         "vitals",
         "watchdog",
+        "health",
+        "probes",
         "relay",
         "redriver",
         "schedule",

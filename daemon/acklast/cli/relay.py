@@ -13,6 +13,7 @@ from acklast.config.rotation import Servers
 from acklast.errors import Exit
 from acklast.ledger.outbox import Outbox
 from acklast.notify import Notify
+from acklast.probes import Probes
 from acklast.relay import RELAYING, Relay, publisher_of
 from acklast.stop import stop_signals
 from acklast.telemetry import log
@@ -45,11 +46,13 @@ async def _relay(config: Config, as_json: bool) -> Exit:
         poll_s=config.relay.poll_s,
         tell=notify.status,
     )
+    vitals = Vitals()
+    watchdog = Watchdog(notify, emitter, vitals.parts)
+    probes = Probes(config.health.relay_listen, config.state_dir, emitter, watchdog.why)
     with stop_signals(emitter) as stop:
+        await probes.start()
         made.start()
-        vitals = Vitals()
         vitals.add(made)
-        watchdog = Watchdog(notify, emitter, vitals.parts)
         watchdog.start()
         notify.ready(RELAYING)
         emitter.notice("relay.ready", worker=worker)
@@ -58,4 +61,5 @@ async def _relay(config: Config, as_json: bool) -> Exit:
         notify.stopping("leaving what is not confirmed to others", _STOP_S)
         await made.close()
         await watchdog.close()
+        await probes.close()
     return Exit.OK

@@ -14,6 +14,7 @@ from acklast.config.rotation import Servers
 from acklast.config.schedules import insist_on_runs
 from acklast.errors import ConfigError, Exit
 from acklast.notify import Notify
+from acklast.probes import Probes
 from acklast.schedule.scheduler import Scheduler
 from acklast.stop import stop_signals
 from acklast.telemetry import log
@@ -43,11 +44,13 @@ async def _scheduler(config: Config, as_json: bool) -> Exit:
     worker = f"{config.instance}@{socket.gethostname()}:{os.getpid()}"
     notify = Notify()
     made = Scheduler(config, address, emitter, worker, tell=notify.status)
+    vitals = Vitals()
+    watchdog = Watchdog(notify, emitter, vitals.parts)
+    probes = Probes(config.health.scheduler_listen, config.state_dir, emitter, watchdog.why)
     with stop_signals(emitter) as stop:
+        await probes.start()
         made.start()
-        vitals = Vitals()
         vitals.add(made)
-        watchdog = Watchdog(notify, emitter, vitals.parts)
         watchdog.start()
         notify.ready(made.text())
         emitter.notice("scheduler.ready", worker=worker, schedules=list(config.schedules))
@@ -56,5 +59,6 @@ async def _scheduler(config: Config, as_json: bool) -> Exit:
         watchdog.ending = True
         await made.close()
         await watchdog.close()
+        await probes.close()
         emitter.notice("scheduler.stopped")
     return Exit.OK

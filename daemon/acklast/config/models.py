@@ -29,6 +29,7 @@ from acklast.config.buckets import WaitBucketsS
 from acklast.config.dead import Dead, RedactPaths
 from acklast.config.fair import FairBy, parse_fair_by
 from acklast.config.fan_out import FanOut, check_fan_outs
+from acklast.config.health import Health
 from acklast.config.http import Http
 from acklast.config.quota import Quota, parse_quota
 from acklast.config.schedules import Schedule, unknown_lanes
@@ -280,6 +281,7 @@ class Config(Section):
     ledger: LedgerServer
     drain: Drain = Drain()
     relay: Relay = Relay()
+    health: Health = Health()
     dead: Dead = Dead()
     log: Log = Log()
     budgets: Mapping[Name, Budget] = Field(default_factory=dict)

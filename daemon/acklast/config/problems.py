@@ -14,8 +14,9 @@ from pydantic import BaseModel, ValidationError
 
 from acklast.config.dead import Dead
 from acklast.config.fan_out import FanOut
+from acklast.config.health import Health
 from acklast.config.http import Http
-from acklast.config.models import Breaker, Budget, Config, Drain, Lane, Log
+from acklast.config.models import Breaker, Budget, Config, Drain, Lane, Log, Relay
 from acklast.config.schedules import Schedule
 from acklast.config.secrets import masked
 from acklast.config.servers import Broker, LedgerServer
@@ -30,6 +31,8 @@ _SECTIONS: dict[Key, type[BaseModel]] = {
     (): Config,
     ("broker",): Broker,
     ("ledger",): LedgerServer,
+    ("relay",): Relay,
+    ("health",): Health,
     ("drain",): Drain,
     ("dead",): Dead,
     ("log",): Log,
