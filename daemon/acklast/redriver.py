@@ -31,7 +31,6 @@ from acklast.canary import (
 )
 from acklast.chores import Chore
 from acklast.config import Config
-from acklast.config.models import Custody
 from acklast.custody import raw_of
 from acklast.errors import AcklastError, BrokerUnavailable, LedgerUnavailable
 from acklast.ledger.lease import Lease
@@ -104,9 +103,7 @@ class Redriver(Chore):
         self._lanes = list(config.lanes)
         self._names = config.names
         self._queues = {name: _queues(config, name) for name in config.lanes}
-        self._rules = {
-            name: Rules(most, lane.custody is Custody.LEDGER, version) for name, lane in config.lanes.items()
-        }
+        self._rules = Rules(most, version)
         self._ledger = redriving
         self._lease = lease
         self._connect = connect
@@ -271,7 +268,7 @@ class Redriver(Chore):
             if not (letters := await self._ledger.next(one.id, first, count)):
                 return
             tried = [Attempted(letter.position, again(letter, letter.key)) for letter in letters]
-            answer = await self._ledger.release(one, session, tried, self._rules[one.lane])
+            answer = await self._ledger.release(one, session, tried, self._rules)
             if answer is None:
                 return  # somebody else has it, or a person has stopped it
             if faults.ARMED:

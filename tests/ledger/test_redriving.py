@@ -28,7 +28,7 @@ from acklast_topology.message import Envelope, Malformed, RawMessage, Reason
 from harness.redrives import begin, found, letters
 from ledger.worlds import LANE, PostgresWorld, a_record, elsewhere, start, view
 
-RULES = Rules(most=3, custody=False, version="1.2.3")
+RULES = Rules(most=3, version="1.2.3")
 
 
 def message(key: str, **more: Any) -> Envelope:
@@ -53,14 +53,14 @@ class Scene:
         )
         return await self.world.ledger.claim(self.session, claim)
 
-    async def attempt(self, key: str, verdict: Verdict, **more: Any) -> None:
+    async def attempt(self, key: str, verdict: Verdict, *, frees: bool = True, **more: Any) -> None:
         """One attempt that comes to this."""
         fresh = await self.claim(key, **more)
         assert isinstance(fresh, Fresh), fresh
         letter = None
         if isinstance(verdict, Bury | Hold):
             letter = made_letters.of_job(LANE, message(key), verdict.reason, "no house")
-        record = a_record(fresh, verdict, key, letter=letter, frees=True)
+        record = a_record(fresh, verdict, key, letter=letter, frees=frees)
         await self.world.ledger.record(self.session, record)
 
     async def bury(self, *keys: str, reason: str = "gone", **more: Any) -> None:
@@ -269,7 +269,7 @@ async def test_an_unchanged_failure_of_an_unchanged_version_is_tried_again_by_fo
     await scene.release(again_)
     assert await scene.states(again_) == {"a": "unchanged"}
     newer = await begin(scene.world.sql, LANE)
-    await scene.release(newer, rules=Rules(3, False, "2.0"))
+    await scene.release(newer, rules=Rules(3, "2.0"))
     assert await scene.states(newer) == {"a": "released"}
     await scene.bury("a")
     await scene.settled(newer)
@@ -445,7 +445,7 @@ async def custody(scene: Scene) -> list[str]:
     return [row["key"] for row in await scene.world.sql("select key from acklast.custody order by key")]
 
 
-async def test_in_the_ledgers_custody_a_redriven_job_can_be_sent_again_and_leaves_nothing(
+async def test_a_redriven_job_can_be_sent_again_and_leaves_nothing(
     scene: Scene,
 ) -> None:
     await scene.bury("a", "b", kept=Kept(b"\0" * 14, b"old"))
@@ -453,7 +453,7 @@ async def test_in_the_ledgers_custody_a_redriven_job_can_be_sent_again_and_leave
         "insert into acklast.custody (lane, key, header, body) values ($1, 'b', '', 'stale')", LANE
     )
     number = await begin(scene.world.sql, LANE)
-    await scene.release(number, rules=Rules(3, True, "1.2.3"))
+    await scene.release(number)
     assert await custody(scene) == ["a", "b"]
     assert {row["body"] for row in await scene.world.sql("select body from acklast.custody")} == {
         b'{"of": "it"}'
@@ -467,6 +467,17 @@ async def test_in_the_ledgers_custody_a_redriven_job_can_be_sent_again_and_leave
     for key in ("a", "b"):
         await scene.attempt(key, Complete())
     assert await custody(scene) == []
+
+
+async def test_where_the_broker_has_the_messages_the_kept_one_goes_when_its_job_is_settled(
+    scene: Scene,
+) -> None:
+    await scene.bury("a", "b")
+    number = await begin(scene.world.sql, LANE)
+    await scene.release(number)
+    await scene.attempt("a", Complete(), frees=False)
+    await scene.settled(number)
+    assert await custody(scene) == ["b"]
 
 
 async def test_a_released_job_is_not_overdue_at_once(scene: Scene) -> None:
@@ -585,7 +596,7 @@ async def test_failures_before_the_start_are_counted_over_as_long_a_time(scene: 
         (redrive_sql.SENT, (1, 1, [1, 2])),
         (redrive_sql.NEXT, (1, 1, 500)),
         (redrive_sql.SETTLE, (1, 1, 500)),
-        (redrive_sql.RELEASE, (1, 1, 0, 3, True, "1", [1], [b""], [b""], [None], [None], [None], [None])),
+        (redrive_sql.RELEASE, (1, 1, 0, 3, "1", [1], [b""], [b""], [None], [None], [None], [None])),
         (redrive_sql.TRAFFIC, (1, LANE)),
     ],
     ids=["unsent", "sent", "next", "settle", "release", "traffic"],

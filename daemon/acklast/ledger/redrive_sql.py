@@ -77,7 +77,8 @@ with mine as materialized (
     select id from acklast.redrives where id = $1 and session = $2 for no key update
 ),
 over as materialized (
-    select l.redrive, l.position, l.failure, case when j.key is null then 'gone' else j.state end as outcome,
+    select l.redrive, l.position, l.lane, l.key, l.failure,
+           case when j.key is null then 'gone' else j.state end as outcome,
            n.reason as new_reason, n.failure as new_failure, n.version as new_version
     from mine join acklast.redrive_letters l on l.redrive = mine.id and l.state = 'released'
          left join acklast.jobs j on j.lane = l.lane and j.key = l.key
@@ -90,6 +91,10 @@ over as materialized (
     where j.key is null
        or (j.state in ('done', 'dead', 'unresolved', 'cancelled') and j.fence >= l.at_fence)
     order by l.position limit $3
+),
+freed as (
+    delete from acklast.custody c using over o
+    where o.outcome <> 'gone' and c.lane = o.lane and c.key = o.key
 ),
 settled as (
     update acklast.redrive_letters l
@@ -108,8 +113,9 @@ from sums s where s.over > 0 and r.id = $1
 returning {_REDRIVE}
 """  # noqa: S608 - names of this module alone
 
-# Whatever does not pass is refused with the reason that people see. Two letters of one key in a batch: the
-# second waits for what becomes of the first.
+# The message is kept until the job is over, also in lanes that leave theirs to the broker: what that loses
+# before the claim would be queued for ever. Whatever does not pass is refused with the reason that people see.
+# Two letters of one key in a batch: the second waits for what becomes of the first.
 RELEASE: Final = f"""
 with mine as materialized (
     select id, decided, forced from acklast.redrives
@@ -121,8 +127,8 @@ picked as materialized (
            coalesce(m.run, l.run) as run, m.deadline, m.published_at,
            row_number() over (partition by l.lane, l.key order by l.position) as turn
     from mine
-         cross join unnest($7::bigint[], $8::bytea[], $9::bytea[], $10::text[], $11::text[],
-                           $12::timestamptz[], $13::timestamptz[])
+         cross join unnest($6::bigint[], $7::bytea[], $8::bytea[], $9::text[], $10::text[],
+                           $11::timestamptz[], $12::timestamptz[])
              as m (position, header, fingerprint, type, run, deadline, published_at)
          join acklast.redrive_letters l on l.redrive = mine.id and l.position = m.position
     where l.state = 'planned'
@@ -163,7 +169,7 @@ judged as materialized (
                  then 'run_cancelled'
              when (select count(*) from acklast.redrive_letters e
                    where e.lane = p.lane and e.key = p.key and e.released_at is not null) >= $4 then 'capped'
-             when mine.forced is null and d.version = $6 and exists (
+             when mine.forced is null and d.version = $5 and exists (
                      select from acklast.redrive_letters e
                      where e.lane = p.lane and e.key = p.key and e.state = 'settled' and e.outcome = 'dead'
                        and e.failure = p.failure and e.new_failure = p.failure) then 'unchanged'
@@ -214,7 +220,6 @@ kept as (
     insert into acklast.custody as c (lane, key, header, body)
     select o.lane, o.key, o.header, d.payload
     from gone o join acklast.dead_letters d on d.id = o.letter
-    where $5
     order by o.lane, o.key
     on conflict (lane, key) do update
     set header = excluded.header, body = excluded.body, kept_at = excluded.kept_at, sends = 0, sent_at = null

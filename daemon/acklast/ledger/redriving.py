@@ -81,10 +81,9 @@ class Attempted:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a release is held to: tries of one job at most, the lane's custody, the version at work."""
+    """What a release is held to: tries of one job at most, and the version at work."""
 
     most: int
-    custody: bool
     version: str
 
 
@@ -138,7 +137,6 @@ class Redriving:
             session,
             redrive.standing.step,
             rules.most,
-            rules.custody,
             rules.version,
             *map(list, zip(*map(_columns, letters), strict=True)),
         )
