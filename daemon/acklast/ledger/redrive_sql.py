@@ -114,7 +114,7 @@ returning {_REDRIVE}
 """  # noqa: S608 - names of this module alone
 
 # The message is kept until the job is over, also in lanes that leave theirs to the broker: what that loses
-# before the claim would be queued for ever. Whatever does not pass is refused with the reason that people see.
+# before the claim would be queued for ever. Whatever does not pass is refused with a reason that people see.
 # Two letters of one key in a batch: the second waits for what becomes of the first.
 RELEASE: Final = f"""
 with mine as materialized (
