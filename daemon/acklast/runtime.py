@@ -220,7 +220,10 @@ class Daemon:
             made = [consumer for lane in lanes for consumer in self._consumers(lane)]
             made += self._letterbox(lanes)
             self._steering.steer(
-                {lane.name: lane for lane in lanes}, self._prefetches, reports_of(self._observed)
+                {lane.name: lane for lane in lanes},
+                self._prefetches,
+                reports_of(self._observed),
+                stop.asked.set,
             )
             consumers = [asyncio.create_task(consumer.run(), name="consumer") for consumer in made]
             ready = asyncio.create_task(self._tell_when_ready(made))
@@ -231,6 +234,7 @@ class Daemon:
             self._vitals.add(self._ledger, self._lease, self._steering, overlong, *made, *chores)
             await _first(stop.asked, *consumers)
             self._watchdog.ending = self._readiness.leaving = True
+            self._steering.leave()
             for chore in chores:
                 chore.stop()
             ready.cancel()

@@ -16,7 +16,7 @@ from typing import Final
 from acklast.config.models import Config
 from acklast.errors import LedgerUnavailable
 from acklast.lane import Lane
-from acklast.ledger.controls import Report, Target, Wire
+from acklast.ledger.controls import DrainAsked, Report, Target, Wire
 from acklast.ledger.lease import Lease
 from acklast.pacing.controls import Controls
 from acklast.pacing.exchange import Exchange
@@ -57,6 +57,9 @@ class Steering:
         self._lanes: Mapping[str, Lane] = {}
         self._prefetches: Mapping[str, Sequence[Prefetch]] = {}
         self._reports: Callable[[], Sequence[Report]] = list
+        self._on_drain: Callable[[], None] = lambda: None
+        self._draining = False
+        self._drain_asked = False
         self._wire: Wire | None = None
         self._wake = asyncio.Event()
         self._due_at = 0.0
@@ -82,9 +85,14 @@ class Steering:
         lanes: Mapping[str, Lane],
         prefetches: Mapping[str, Sequence[Prefetch]],
         reports: Callable[[], Sequence[Report]],
+        on_drain: Callable[[], None] = lambda: None,
     ) -> None:
-        """Set the lanes, before they consume, and follow every change from now on."""
+        """Set the lanes, before they consume, and follow every change from now on.
+
+        ``on_drain``: somebody asks this daemon to drain.
+        """
         assert self._wire is not None, "start comes first"
+        self._on_drain = on_drain
         self._lanes, self._prefetches, self._reports = lanes, prefetches, reports
         self._apply()
         self._task = asyncio.create_task(self._keep(self._wire), name="steering")
@@ -92,6 +100,11 @@ class Steering:
     def changed(self) -> None:
         """Something was changed, or a notice may have been missed: read at once."""
         self._due_at = 0.0
+        self._wake.set()
+
+    def leave(self) -> None:
+        """This daemon drains: tell it, as soon as the ledger can be told."""
+        self._draining = True
         self._wake.set()
 
     def part(self, now: float) -> Part:
@@ -135,15 +148,23 @@ class Steering:
 
     async def _round(self, wire: Wire) -> None:
         if time.monotonic() >= self._due_at:
-            await self._read(wire)
+            asked = await self._read(wire)
             self._apply()
+            self._heed(asked)
         await self._report(wire)
 
-    async def _read(self, wire: Wire) -> None:
+    def _heed(self, asked: DrainAsked | None) -> None:
+        if asked is not None and not self._drain_asked:
+            self._drain_asked = True
+            self._emitter.notice("drain.asked", actor=asked.actor, reason=asked.reason)
+            self._on_drain()
+
+    async def _read(self, wire: Wire) -> DrainAsked | None:
         self._due_at = time.monotonic() + _READ_S
-        read = await wire.read()
+        read = await wire.read(self._lease.sessions)
         # Counted from when the answer came: so a pause never ends before its time.
         self._controls = Controls(read.controls, time.monotonic(), read.heard)
+        return read.drain
 
     def _ends_s(self) -> float:
         ends_s = self._controls.next_end_s(time.monotonic())
@@ -154,9 +175,10 @@ class Steering:
         if not self._lease.live:
             return
         session, reports = await self._lease.current(), self._reports()
-        told = (session.id, self._controls.heard, *(_lasting(report) for report in reports))
+        draining = self._draining
+        told = (session.id, self._controls.heard, draining, *(_lasting(report) for report in reports))
         if told != self._told:
-            await wire.report(session.id, self._controls.heard, reports)
+            await wire.report(session.id, self._controls.heard, reports, draining=draining)
             self._told = told
 
     # --- what follows -------------------------------------------------------------------------------

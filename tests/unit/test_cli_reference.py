@@ -47,6 +47,8 @@ from acklast.ledger.trials import Trial
 from acklast.ledger.unresolved import Asked as Question
 from acklast.ledger.unresolved import Held
 from acklast.ledger.unresolved_changes import Refusal
+from acklast.ledger.workers import State as Worker
+from acklast.ledger.workers import WorkerView
 from acklast.reporter import Standing
 from acklast_topology.finding import Finding, Found
 from acklast_topology.items import Fate
@@ -165,6 +167,7 @@ def test_defaults_are_as_the_tables_say(title: str, default: str) -> None:
         ),
         ("`acklast lanes`", {*LANE, *names_of(DaemonView, Control), *Standing, *State}),
         ("`acklast lanes pause, resume, set`", {*names_of(Audited)}),
+        ("`acklast workers`", {*names_of(WorkerView), *Worker}),
         ("`acklast schedule`", {*names_of(FiringView, Paused), *SCHEDULE}),
     ],
 )

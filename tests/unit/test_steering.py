@@ -12,7 +12,7 @@ from acklast import steering
 from acklast.errors import LedgerUnavailable
 from acklast.lane import Lane
 from acklast.ledger.api import Session
-from acklast.ledger.controls import Control, Kind, Read, Report, Target
+from acklast.ledger.controls import Control, DrainAsked, Kind, Read, Report, Target
 from acklast.ledger.lease import Lease
 from acklast.pacing.exchange import Exchange
 from acklast.pacing.lanes import LanePacing
@@ -35,17 +35,22 @@ class FakeWire:
         self.away = False
         self.heard = 0
         self.reads = 0
+        self.drains: dict[int, DrainAsked] = {}
+        self.draining: list[bool] = []
         self.reports: list[tuple[int, int, Sequence[Report]]] = []
 
-    async def read(self) -> Read:
+    async def read(self, sessions: Sequence[int] = ()) -> Read:
         await asyncio.sleep(0)
         if self.away:
             raise LedgerUnavailable("no answer", "wait")
         self.reads += 1
-        return Read(self.heard, self.controls)
+        return Read(self.heard, self.controls, self.drains.get(max(sessions, default=0)))
 
-    async def report(self, session: int, heard: int, reports: Sequence[Report]) -> None:
+    async def report(
+        self, session: int, heard: int, reports: Sequence[Report], *, draining: bool = False
+    ) -> None:
         self.reports.append((session, heard, reports))
+        self.draining.append(draining)
 
     async def close(self) -> None:
         self.away = True
@@ -53,6 +58,7 @@ class FakeWire:
 
 class FakeLease:
     live = True
+    sessions = (1,)
 
     async def current(self) -> Session:
         return Session(1, "i", 15.0)
@@ -63,6 +69,7 @@ class Place:
 
     def __init__(self, tmp_path: Path) -> None:
         self.wire, self.events, self.paused = FakeWire(), list[Event](), list[list[str]]()
+        self.drained = list[bool]()
         lease, emitter = cast("Lease", FakeLease()), Emitter(self.events.append)
         config = read(tmp_path).only(["rent-reminders"])
         self.pacing = LanePacing(Slots(3))
@@ -76,7 +83,10 @@ class Place:
         await self.steering.start(self.wire)
         lane = cast("Lane", SimpleNamespace(pacing=self.pacing))
         self.steering.steer(
-            {"rent-reminders": lane}, {"rent-reminders": [self.prefetch]}, lambda: [self.report]
+            {"rent-reminders": lane},
+            {"rent-reminders": [self.prefetch]},
+            lambda: [self.report],
+            lambda: self.drained.append(True),
         )
 
     def asks(self, *controls: Control) -> None:
@@ -186,4 +196,52 @@ async def test_nothing_is_written_while_nothing_changes(tmp_path: Path) -> None:
         place.report = Report("rent-reminders", 3, 2, 0, 0, 5.0, None, None, None, "open")
         await elapse(1.5)
         assert len(place.wire.reports) == 2
+        await place.steering.close()
+
+
+@virtual
+async def test_a_daemon_that_is_asked_to_drain_begins_at_once_and_once(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    with virtual_clock(steering):
+        await place.start()
+        await elapse(1.5)
+        assert place.drained == []
+        place.wire.drains = {1: DrainAsked("duty", "new version")}
+        place.asks()
+        await turns(10)
+        assert place.drained == [True]
+        [said] = place.said("drain.asked")
+        assert (said.fields["actor"], said.fields["reason"]) == ("duty", "new version")
+        place.asks()
+        await elapse(12)
+        assert place.drained == [True]
+        await place.steering.close()
+
+
+@virtual
+async def test_what_was_asked_while_the_ledger_was_away_is_heard_afterwards(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    with virtual_clock(steering):
+        await place.start()
+        place.wire.away = True
+        place.wire.drains = {1: DrainAsked("duty", "new version")}
+        await elapse(20)
+        assert place.drained == []
+        place.wire.away = False
+        await elapse(1)
+        assert place.drained == [True]
+        await place.steering.close()
+
+
+@virtual
+async def test_a_drain_is_told_to_the_ledger_whatever_was_told_before(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    with virtual_clock(steering):
+        await place.start()
+        await elapse(1.5)
+        place.steering.leave()
+        await turns(10)
+        assert place.wire.draining == [False, True]
+        await elapse(20)
+        assert place.wire.draining == [False, True]
         await place.steering.close()

@@ -21,6 +21,7 @@ _INCOMPLETE: Final = {
     ("runs watch",): "some jobs are dead, unresolved or cancelled",
     ("redrive status --watch",): "it is finished, and some letters are not done",
     ("lanes",): "not every daemon follows yet",
+    ("workers drain",): "it was asked, and has not begun yet",
     ("schedule fire",): "some rows made no job, or it failed",
 }
 """By command: one command's help has its own line alone."""

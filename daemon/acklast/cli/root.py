@@ -28,6 +28,7 @@ from acklast.cli import (
     scheduler,
     topology,
     unresolved,
+    workers,
 )
 from acklast.cli.exits import INTERRUPTED, UNREAD, epilog
 from acklast.cli.options import Json
@@ -61,6 +62,7 @@ app.add_typer(dead.app, name="dead")
 app.add_typer(redrive.app, name="redrive")
 app.add_typer(unresolved.app, name="unresolved")
 app.add_typer(lanes.app, name="lanes")
+app.add_typer(workers.app, name="workers")
 app.add_typer(schedule.app, name="schedule")
 
 

@@ -75,21 +75,32 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
+class DrainAsked:
+    """A daemon is to drain: by whom, and why."""
+
+    actor: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Read:
     """All that is in force. ``heard`` is the number of the last change that is in it."""
 
     heard: int
     controls: tuple[Control, ...]
+    drain: DrainAsked | None = None
 
 
 class Wire(Protocol):
     """A daemon's side of the controls. Every method raises ``LedgerUnavailable``."""
 
-    async def read(self) -> Read:
-        """What is in force now."""
+    async def read(self, sessions: Sequence[int] = ()) -> Read:
+        """What is in force now; and whether the daemon whose sessions these are is to drain."""
 
-    async def report(self, session: int, heard: int, reports: Sequence[Report]) -> None:
-        """Tell how this daemon's lanes stand, and up to which change it follows."""
+    async def report(
+        self, session: int, heard: int, reports: Sequence[Report], *, draining: bool = False
+    ) -> None:
+        """Tell how this daemon's lanes stand, up to which change it follows, and whether it drains."""
 
     async def close(self) -> None: ...
 
@@ -108,15 +119,21 @@ class PostgresWire:
     _READ: Final = """
         select coalesce((select max(id) from acklast.audit where action like 'lanes.%'), 0) as heard,
                c.target, c.name, c.control, c.amount, c.period_s, c.until, c.actor, c.reason, c.at,
-               extract(epoch from c.until - t.now)::float8 as left_s
+               extract(epoch from c.until - t.now)::float8 as left_s, d.drain_by, d.drain_reason
         from (select clock_timestamp()) as t (now)
         left join acklast.controls c on c.until is null or c.until > t.now
+        left join lateral (
+            select w.drain_by, w.drain_reason from acklast.workers w
+            where w.id = any($1::bigint[]) and w.drain_asked_at is not null order by w.id desc limit 1
+        ) as d on true
         order by c.target, c.name, c.control
     """
 
-    async def read(self) -> Read:
-        rows = await self._link.fetch(self._READ)
-        return Read(rows[0]["heard"], tuple(control_of(row) for row in rows if row["name"] is not None))
+    async def read(self, sessions: Sequence[int] = ()) -> Read:
+        rows = await self._link.fetch(self._READ, list(sessions))
+        first = rows[0]
+        asked = None if first["drain_by"] is None else DrainAsked(first["drain_by"], first["drain_reason"])
+        return Read(first["heard"], tuple(control_of(row) for row in rows if row["name"] is not None), asked)
 
     # Rows of sessions that ended are removed by whoever reports next: they say nothing any more. A session
     # whose lease has only run out stays: that it does not answer is worth telling.
@@ -126,6 +143,10 @@ class PostgresWire:
             where r.session <> $1 and not exists (
                 select from acklast.workers w where w.id = r.session and w.ended_at is null
             )
+        ),
+        drains as (
+            update acklast.workers set draining_at = clock_timestamp()
+            where $4 and id = $1 and draining_at is null
         )
         insert into acklast.lane_reports (session, lane, heard, concurrency, in_flight, held, started,
                                           window_s, permits, busy, rate_per_s, state, until)
@@ -141,9 +162,11 @@ class PostgresWire:
             state = excluded.state, until = excluded.until, at = clock_timestamp()
     """
 
-    async def report(self, session: int, heard: int, reports: Sequence[Report]) -> None:
+    async def report(
+        self, session: int, heard: int, reports: Sequence[Report], *, draining: bool = False
+    ) -> None:
         rows = [{name: getattr(report, name) for name in Report.__slots__} for report in reports]
-        await self._link.fetch(self._REPORT, session, heard, storable_json(rows))
+        await self._link.fetch(self._REPORT, session, heard, storable_json(rows), draining)
 
 
 def control_of(row: asyncpg.Record | dict[str, Any]) -> Control:

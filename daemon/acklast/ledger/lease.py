@@ -50,6 +50,8 @@ class Lease:
         self._lease_s = lease_s
         self._clock = clock
         self._session: Session | None = None
+        self.sessions: list[int] = []
+        """Every session that it has had: what is asked of one is asked of this process."""
         self._ends = 0.0
         self._live = asyncio.Event()
         self._due = asyncio.Event()
@@ -123,6 +125,7 @@ class Lease:
             self._instance, worker=self._worker, version=self._version, lease_s=self._lease_s
         )
         self._session, self._ends = session, sent + self._lease_s
+        self.sessions.append(session.id)
         self._live.set()
         self._emitter.notice("session.opened", session=session.id, instance=self._instance)
         if self.on_open:

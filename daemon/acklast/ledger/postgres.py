@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, S
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from acklast import __version__
 from acklast.ledger import flush
 from acklast.ledger.about import NOTHING, RunAbout
 from acklast.ledger.api import (
@@ -90,13 +91,14 @@ class PostgresLedger:
         with predecessors as (
             update acklast.workers set ended_at = clock_timestamp() where instance = $1 and ended_at is null
         )
-        insert into acklast.workers (instance, worker, version, lease_s, lease_until)
-        values ($1, $2, $3, $4, clock_timestamp() + make_interval(secs => $4))
+        insert into acklast.workers (instance, worker, version, lease_s, lease_until, release)
+        values ($1, $2, $3, $4, clock_timestamp() + make_interval(secs => $4), $5)
         returning id
     """
 
     async def open_session(self, instance: str, *, worker: str, version: str, lease_s: float) -> Session:
-        rows = await self._leases.fetch(self._OPEN_SESSION, instance, worker, version, float(lease_s))
+        told = (instance, worker, version, float(lease_s), __version__)
+        rows = await self._leases.fetch(self._OPEN_SESSION, *told)
         return Session(rows[0]["id"], instance, lease_s)
 
     # Never revives: whoever finds a lease run out may already have taken its jobs.

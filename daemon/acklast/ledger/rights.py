@@ -73,7 +73,7 @@ TABLES: Final[Mapping[str, Rights]] = {
     "firings": Rights("select, insert, update", "select, insert, update", _READ),
     "firing_views": Rights(_READ, _READ, _READ),
     # Of the daemons among themselves.
-    "workers": Rights(_ALL, _READ, _READ),
+    "workers": Rights(_ALL, "select, update (drain_asked_at, drain_by, drain_reason)", _READ),
     "settlements": Rights("select, insert, delete", _READ, _READ),
     "budgets": Rights("select, insert, update", _READ, _READ),
     "permits": Rights(_ALL, _READ, _READ),
