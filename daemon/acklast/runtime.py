@@ -259,15 +259,18 @@ class Daemon:
             await asyncio.gather(*consumers, return_exceptions=True)
             await asyncio.gather(*(chore.close() for chore in chores))
             await overlong.close()
-            await self._consuming.close()
-            await self._publishing.close()
-            await self._steering.close()
-            await self._exchange.close()
-            # A thread that no drain could stop still works on its job: nobody may take that over before the
-            # lease is out, and by then this process is gone.
-            await self._lease.close(end=not self._drain.left)
-            await self._watchdog.close()
-            await self._probes.close()
+            await self._close()
+
+    async def _close(self) -> None:
+        await self._consuming.close()
+        await self._publishing.close()
+        await self._steering.close()
+        await self._exchange.close()
+        # A thread that no drain could stop still works on its job: nobody may take that over before the lease
+        # is out, and by then this process is gone.
+        await self._lease.close(end=not self._drain.left)
+        await self._watchdog.close()
+        await self._probes.close()
 
     def _health(self) -> Health:
         return health_of(self._readiness, dict(one.state() for one in self._observed))

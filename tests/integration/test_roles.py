@@ -179,6 +179,10 @@ select 'cleanup', key, 1, 'r1', 'gone', 'nobody there', 'v1-1', 'secret', '{"a":
 from unnest('{a,x,y,u,v}'::text[]) as k (key);
 select acklast.enqueue('cleanup', 'b', '{}')
 """
+WORKER = """
+insert into acklast.workers (instance, worker, version, lease_s, lease_until, draining_at)
+values ('one:1', 'one@host:41', '1', 15, now() + interval '1 h', now())
+"""
 WEEKLY = """
 [schedules.weekly]
 lane = "cleanup"
@@ -213,6 +217,7 @@ READS = (
     "jobs show a",
     "lanes",
     "lanes history",
+    "workers --all",
     "schedule list",
     "schedule next",
     "schedule history",
@@ -226,6 +231,7 @@ REFUSED = (
     "dead export --payload",
     "dead note 1 seen",
     "lanes pause cleanup --reason x",
+    "workers drain one --why x",
     "unresolved resolve u --as done --why x",
     "unresolved reconcile u --why x",
     "redrive plan 1",
@@ -263,6 +269,7 @@ def test_who_looks_sees_all_but_messages_and_changes_nothing(
 ) -> None:
     monkeypatch.chdir(command.directory)
     under(command, roles.as_("reader"))
+    roles.sql(WORKER)
     for words in READS:
         told = command(*words.split())
         assert told.exit in (Exit.OK, Exit.UNFIT), (words, told)
@@ -285,6 +292,8 @@ def test_an_operator_makes_every_change_and_looks_at_all(
     for words, code in CHANGES:
         told = command(*words.split())
         assert told.exit == code, (words, told)
+    roles.sql(WORKER)  # one that does not follow what is asked of lanes
+    assert command("workers", "drain", "one", "--why", "x").exit == Exit.OK
     assert "secret" not in command("dead", "show", "1", "--payload").out
     entries = command("audit", "--json").document["entries"]
     assert {one["role"] for one in entries} == {f"{roles.prefix}_login_operator"}

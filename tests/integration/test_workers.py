@@ -52,16 +52,13 @@ async def test_a_daemon_is_asked_to_drain_and_the_other_goes_on(new_site: NewSit
                 assert shown["lease_left_s"] > 0
                 assert [view["instance"] for view in await workers(place)] == ["one", "two"]
 
-                asked = await place.command("workers", "drain", "one", *WHY)
-                assert (asked["state"], asked["drain_by"], asked["drain_reason"]) == (
-                    "draining",
-                    "duty",
-                    "new version",
-                )
+                # A busy machine may take longer than the command waits: it is asked all the same.
+                assert await place.exit_of("workers", "drain", "one", *WHY) in (Exit.OK, Exit.INCOMPLETE)
+                asked = await becomes(place, "one", state="draining", in_flight=1)
+                assert (asked["drain_by"], asked["drain_reason"]) == ("duty", "new version")
                 assert one.said("drain.asked", actor="duty", reason="new version")
                 again = await place.command("workers", "drain", shown["worker"], *WHY)
                 assert again["drain_asked_at"] == asked["drain_asked_at"]
-                await becomes(place, "one", state="draining", in_flight=1)
                 place.open_gate("go")
                 assert await one.ended() == Exit.OK
                 await place.reaches("long", State.DONE)
