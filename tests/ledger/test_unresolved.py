@@ -115,6 +115,26 @@ async def test_a_page_has_those_that_wait_for_a_decision(
     assert [one.key for one in await named(operations, [letter], [])] == ["a"]
 
 
+OLDER = """
+with recorded as (update acklast.jobs set state = $1 where key = $2 returning lane, key, fence)
+insert into acklast.dead_letters (lane, key, fence, reason, failure, first_failure_at, last_failure_at,
+                                  worker, version)
+select lane, key, fence, 'no_answer', 'v1-1', now(), now(), 'w', '1' from recorded
+"""
+"""As a daemon files a letter that has never heard of held ones."""
+
+
+async def test_what_an_older_daemon_leaves_unresolved_waits_here_too(
+    operations: Operations, postgres: PostgresWorld, session: Session
+) -> None:
+    for key, state in (("u", "unresolved"), ("d", "dead")):
+        await started(postgres.ledger, session, key)
+        await postgres.sql(OLDER, state, key)
+    assert list(await held(operations)) == ["u"]
+    letters = await postgres.sql("select key, held from acklast.dead_letters order by key")
+    assert [tuple(one) for one in letters] == [("d", False), ("u", True)]
+
+
 async def test_a_page_costs_what_it_shows_however_many_other_letters_there_are(
     unseen_postgres: PostgresWorld,
 ) -> None:

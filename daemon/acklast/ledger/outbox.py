@@ -111,10 +111,10 @@ with gone as (
 )
 insert into acklast.dead_letters (lane, key, run, type, content_type, reason, detail, failure, routing_key,
                                   headers, payload, first_failure_at, last_failure_at, worker, version,
-                                  digest, trace_id)
+                                  digest, trace_id, held)
 select lane, key, run, type, content_type, $4, detail, failure, routing_suffix, headers, payload, created_at,
        clock_timestamp(), $5, $6, sha256(convert_to('outbox ' || id, 'UTF8')),
-       substring(headers->>'traceparent' from '^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}$')
+       substring(headers->>'traceparent' from '^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}$'), false
 from gone
 on conflict (lane, digest) where digest is not null do nothing
 """

@@ -192,10 +192,11 @@ class PostgresLedger:
     _BURY_STRAY: Final = """
         insert into acklast.dead_letters as d (
             lane, key, run, type, content_type, reason, detail, failure, exchange, routing_key, headers,
-            properties, payload, trace_id, first_failure_at, last_failure_at, worker, version, digest
+            properties, payload, trace_id, first_failure_at, last_failure_at, worker, version, digest,
+            held
         )
         select $1, $2, l.run, l.type, l.content_type, l.reason, l.detail, l.failure, l.exchange,
-               l.routing_key, l.headers, l.properties, $4, l.trace_id, t.now, t.now, $6, $7, $5
+               l.routing_key, l.headers, l.properties, $4, l.trace_id, t.now, t.now, $6, $7, $5, false
         from (select clock_timestamp()) as t (now) cross join jsonb_to_record($3::jsonb) as l (
             run text, type text, content_type text, reason text, detail text, failure text, exchange text,
             routing_key text, headers jsonb, properties jsonb, trace_id text)

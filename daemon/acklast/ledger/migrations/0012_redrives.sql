@@ -4,7 +4,7 @@
 drop table acklast.redrives;
 
 alter table acklast.dead_letters
-    add column held      boolean not null default false,    -- its job is unresolved: a person or a reconcile decides
+    add column held      boolean default false,     -- its job is unresolved: a person or a reconcile decides
     add column closed_at timestamptz,                       -- null: it waits for somebody
     add column closed_as text check (closed_as in ('redriven', 'done')),    -- what became of its job then
     add constraint dead_letters_closed check ((closed_at is null) = (closed_as is null));
@@ -12,6 +12,25 @@ alter table acklast.dead_letters
 update acklast.dead_letters d set held = true
 from acklast.jobs j
 where d.fence is not null and j.lane = d.lane and j.key = d.key and j.fence = d.fence and j.state = 'unresolved';
+
+-- A daemon of before this migration that is still at work does not say it. Its unresolved jobs would wait where
+-- nobody looks: so it is found out for each of its letters, once its statement has done all of its changes.
+alter table acklast.dead_letters alter column held drop default;
+
+create function acklast.dead_letters_held() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+    update acklast.dead_letters d
+    set held = exists (select from acklast.jobs j where j.lane = d.lane and j.key = d.key and j.fence = d.fence
+                                                    and j.state = 'unresolved')
+    where d.id = new.id;
+    return null;
+end
+$$;
+
+create trigger dead_letters_held after insert on acklast.dead_letters
+    for each row when (new.held is null) execute function acklast.dead_letters_held();
 
 -- Pages and groups are of those that wait for somebody. A letter that is closed stays as its job's history, and as
 -- the message of a job that was redriven.
