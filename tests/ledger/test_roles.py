@@ -13,7 +13,10 @@ import pytest
 
 from acklast.errors import SchemaError
 from acklast.ledger import migrate as module
+from acklast.ledger.audit import Asked, entries
+from acklast.ledger.connect import Address
 from acklast.ledger.migrate import Migration, check_schema, migrate, shipped
+from acklast.ledger.operate import Operations
 from acklast.ledger.rights import FUNCTIONS, NAMES, TABLES
 from acklast.ledger.roles import roles_of
 from harness import Databases
@@ -180,6 +183,20 @@ async def test_an_entry_of_the_audit_tells_neither_its_time_nor_its_number(roles
         "update acklast.audit set actor = 'other'",
         "delete from acklast.audit",
     )
+
+
+@pytest.mark.parametrize("said", ['{"role": "boss"}', "[]", "1", "null"])
+async def test_an_entry_of_the_audit_has_the_login_that_it_was(roles: Logins, said: str) -> None:
+    """Also where no command put it down; whatever that was, it can be listed."""
+    await fetch(
+        roles.as_("operator"),
+        "insert into acklast.audit (actor, action, detail) values ('boss', 'forged', $1)",
+        said,
+    )
+    operations = await Operations.connect(Address.of(roles.as_("reader")))
+    [entry, *_] = await entries(operations, Asked(action="forged"), 1)
+    operations.close()
+    assert (entry.operator, entry.role) == ("boss", f"{roles.prefix}_login_operator")
 
 
 async def test_a_letter_is_known_by_its_size_alone(roles: Logins) -> None:
