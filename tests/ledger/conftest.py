@@ -8,6 +8,7 @@ import pytest
 
 from acklast.ledger.api import Ledger, Session
 from harness import Databases
+from harness.controls import Ear
 from ledger.worlds import MemoryWorld, PostgresWorld, World, start
 
 
@@ -29,6 +30,13 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
         made = await PostgresWorld.at(request.getfixturevalue("common_dsn"))
     yield made
     await made.close()
+
+
+@pytest.fixture
+async def ear(common_dsn: str) -> AsyncIterator[Ear]:
+    made = Ear(common_dsn)
+    yield made
+    await made.wire.close()
 
 
 @pytest.fixture

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from acklast.ledger.connect import Address
-from acklast.ledger.controls import Kind, PostgresWire, Report, Target
+from acklast.ledger.controls import Kind, Report, Target
 from acklast.ledger.operate import Change, Operations, Operator, Wanted
 from acklast.ledger.standing import read_standing
 from harness import eventually
+from harness.controls import Ear
 from ledger.worlds import PostgresWorld, start
 
 pytestmark = pytest.mark.ledger
@@ -35,24 +36,6 @@ async def operations(postgres: PostgresWorld, common_dsn: str) -> AsyncIterator[
     made = await Operations.connect(Address.of(common_dsn))
     yield made
     made.close()
-
-
-class Ear:
-    """A daemon's wire, and how often it was told to read."""
-
-    def __init__(self, dsn: str) -> None:
-        self.told = 0
-        self.wire = PostgresWire(Address.of(dsn), self._hear)
-
-    def _hear(self) -> None:
-        self.told += 1
-
-
-@pytest.fixture
-async def ear(common_dsn: str) -> AsyncIterator[Ear]:
-    made = Ear(common_dsn)
-    yield made
-    await made.wire.close()
 
 
 def kinds(before: list[dict[str, Any]]) -> list[str]:

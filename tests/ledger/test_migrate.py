@@ -9,9 +9,10 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
+from acklast import __version__
 from acklast.errors import Exit, LedgerUnavailable, SchemaError
 from acklast.ledger import migrate as module
-from acklast.ledger.migrate import Migration, check_schema, migrate, shipped
+from acklast.ledger.migrate import Migration, check_schema, goes_beside, migrate, shipped
 from acklast.ledger.postgres import PostgresLedger
 
 NAMES = [migration.name for migration in shipped()]
@@ -66,6 +67,38 @@ async def test_a_newer_schema_is_refused(ledger_dsn: str) -> None:
     for refused in (check_schema, migrate, PostgresLedger.connect):
         with pytest.raises(SchemaError, match=r"newer than this program.*9000_next.*Upgrade .* to 7\.1\.0"):
             await refused(ledger_dsn)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "beside"),
+    [
+        ("0.9.4", "0.9.0", True),
+        ("0.10.0", "0.9.7", True),
+        ("0.11.0", "0.9.7", False),
+        ("0.8.0", "0.9.0", False),
+        ("1.0.0", "0.9.0", False),
+        ("1.10.0", "1.9.0rc1", True),
+        ("unknown", "0.9.0", False),
+        ("0.9.0", "0+unknown", False),
+    ],
+)
+def test_a_program_goes_beside_its_own_minor_version_and_the_next(
+    theirs: str, ours: str, beside: bool
+) -> None:
+    assert goes_beside(theirs, ours) is beside
+
+
+async def test_a_schema_of_the_next_minor_version_is_used_and_not_migrated(ledger_dsn: str) -> None:
+    major, minor, *_ = __version__.split(".")
+    await sql(
+        ledger_dsn,
+        "insert into acklast.migrations (number, name, checksum, version)"
+        f" values (9000, '9000_next', 'x', '{major}.{int(minor) + 1}.0')",
+    )
+    await check_schema(ledger_dsn)
+    await (await PostgresLedger.connect(ledger_dsn)).close()
+    with pytest.raises(SchemaError, match=r"newer than this program.*9000_next"):
+        await migrate(ledger_dsn)
 
 
 async def test_an_older_schema_is_refused_until_it_is_migrated(

@@ -8,10 +8,11 @@ import pytest
 
 from acklast.ledger.audit import Asked, entries
 from acklast.ledger.connect import Address
-from acklast.ledger.controls import DrainAsked, PostgresWire, Report
+from acklast.ledger.controls import DrainAsked, Report
 from acklast.ledger.operate import Operations, Operator
 from acklast.ledger.workers import State, WorkerView, ask_to_drain, read_workers
 from harness import eventually
+from harness.controls import Ear
 from ledger.worlds import PostgresWorld
 
 pytestmark = pytest.mark.ledger
@@ -25,24 +26,6 @@ async def operations(postgres: PostgresWorld, common_dsn: str) -> AsyncIterator[
     made = await Operations.connect(Address.of(common_dsn))
     yield made
     made.close()
-
-
-class Ear:
-    """A daemon's wire, and how often it was told to read."""
-
-    def __init__(self, dsn: str) -> None:
-        self.told = 0
-        self.wire = PostgresWire(Address.of(dsn), self._hear)
-
-    def _hear(self) -> None:
-        self.told += 1
-
-
-@pytest.fixture
-async def ear(common_dsn: str) -> AsyncIterator[Ear]:
-    made = Ear(common_dsn)
-    yield made
-    await made.wire.close()
 
 
 async def opened(postgres: PostgresWorld, name: str) -> int:

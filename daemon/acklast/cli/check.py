@@ -234,7 +234,7 @@ async def _schema(connection: Connection) -> Checked:
         await check_schema_of(connection)
     except AcklastError as error:
         return _not_ok("schema", error, Exit.UNFIT)
-    return Checked("schema", True, "the schema is this program's")
+    return Checked("schema", True, "the schema is one that this program works on")
 
 
 async def _controls(connection: Connection, config: Config, *, fits: bool) -> Checked:

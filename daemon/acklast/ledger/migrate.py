@@ -1,7 +1,7 @@
 """The schema: numbered files, applied in order, each in its own transaction, each recorded with a checksum.
 
-Files that were released never change; what comes later is a new file, and only adds, so that a daemon that
-is still running goes on working while a newer one migrates.
+Files that were released never change; what comes later is a new file, and only adds, so that a daemon of the
+version before works on it: it goes on while a newer one migrates, and may be started again.
 """
 
 from __future__ import annotations
@@ -58,8 +58,23 @@ def shipped() -> list[Migration]:
     return sorted(found, key=lambda migration: migration.number)
 
 
-def pending(known: Sequence[Migration], applied: Sequence[Applied]) -> list[Migration]:
+_MINOR: Final = re.compile(r"(\d+)\.(\d+)")
+
+
+def goes_beside(theirs: str, ours: str = __version__) -> bool:
+    """Whether ``ours`` may work on what ``theirs`` has added: another of its minor version, or the next."""
+    added, here = _MINOR.match(theirs), _MINOR.match(ours)
+    if added is None or here is None or added[1] != here[1]:
+        return False
+    return int(added[2]) - int(here[2]) in (0, 1)
+
+
+def pending(
+    known: Sequence[Migration], applied: Sequence[Applied], *, beside: bool = False
+) -> list[Migration]:
     """What is still to be applied.
+
+    ``beside``: whether it is enough that this program may work beside the one that the schema is of.
 
     Raises:
         SchemaError: the ledger has migrations that this program does not know, or with another content.
@@ -68,6 +83,8 @@ def pending(known: Sequence[Migration], applied: Sequence[Applied]) -> list[Migr
     for one in applied:
         ours = by_number.get(one.number)
         if ours is None:
+            if beside and goes_beside(one.version):
+                continue
             raise SchemaError(
                 f"the ledger's schema is newer than this program: it has {one.name} of acklast {one.version},"
                 f" and this is acklast {__version__}",
@@ -162,10 +179,10 @@ async def _applied(connection: Connection) -> list[Applied]:
 
 
 async def check_schema(dsn: str | Sequence[str]) -> None:
-    """Make sure that the ledger's schema is this program's.
+    """Make sure that the ledger's schema is this program's, or one that has only been added to since.
 
     Raises:
-        SchemaError: it is missing, older or newer; says what to do.
+        SchemaError: it is missing, older or too new; says what to do.
         ConfigError: the server refuses the connection.
         LedgerUnavailable: no server answers.
     """
@@ -188,6 +205,6 @@ async def check_schema_of(connection: Connection) -> None:
             f"this user may not read the ledger: {error}",
             "Grant it one of the roles that 'acklast ledger migrate --roles' makes",
         ) from error
-    if missing := pending(shipped(), applied):
+    if missing := pending(shipped(), applied, beside=True):
         names = ", ".join(migration.name for migration in missing)
         raise SchemaError(f"the ledger's schema is older than this program: {names} is missing", _MIGRATE)
