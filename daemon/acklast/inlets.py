@@ -55,7 +55,7 @@ def open_intake(
         return plain, [
             Inlet(names.work(lane.name), _following(settings, quota), True, plain.take, plain.recall)
         ]
-    turns = Turns(lane.name, settings.weight, settings.fair_by)
+    turns = lane.pacing.turns = Turns(lane.name, settings.weight, settings.fair_by)
     sieve = Sieve(settings.lookahead, len(FAIR_QUEUES))
     intake = FairIntake(lane.pacing.slots, start, Aside(lane, tasks).move, turns, sieve)
     return intake, list(_fair_inlets(lane, settings, quota, names, intake))

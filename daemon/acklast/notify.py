@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Mapping
 
 
@@ -22,6 +23,10 @@ class Notify:
     def ready(self, status: str) -> None:
         """Every lane consumes."""
         self._send(f"READY=1\nSTATUS={status}")
+
+    def reloading(self) -> None:
+        """The configuration is being read again; ``ready`` must follow. The time is notify-reload's."""
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def status(self, status: str) -> None:
         self._send(f"STATUS={status}")

@@ -70,11 +70,12 @@ class Pruner(Pass):
     ) -> None:
         super().__init__(emitter, every_s, chance)
         self._ledger = ledger
-        self._keeps = keeps
+        self.keeps = keeps
+        """From the next pass on."""
 
     async def once(self) -> None:
         began, total = time.monotonic(), Pruned()
-        async with aclosing(pruning(self._ledger, self._keeps)) as steps:
+        async with aclosing(pruning(self._ledger, self.keeps)) as steps:
             async for step in steps:
                 total += step.pruned
         level = "info" if total.rows else "debug"

@@ -18,6 +18,7 @@ class Readiness:
         self._unread: dict[str, str] = {}
         self._ledger = ""
         self._paused: list[str] = []
+        self._configuration = ""
         self._said = self.text()
         self.started = False
         """Every lane was consumed once, or stood by on purpose."""
@@ -45,6 +46,11 @@ class Readiness:
     def paused(self, lanes: list[str]) -> None:
         """These lanes are paused by an operator."""
         self._paused = lanes
+        self._tell()
+
+    def configured(self, why: str) -> None:
+        """Not all of the configuration's file is followed, and why; or it is, with nothing to say."""
+        self._configuration = why
         self._tell()
 
     def letterbox(self, queue: str, why: str) -> None:
@@ -88,7 +94,9 @@ class Readiness:
         ]
         if not broker:
             said += [f"letterbox, {queue}: {why}" for queue, why in self._unread.items()]
-        return said + ([f"paused: {', '.join(self._paused)}"] if self._paused else [])
+        if self._paused:
+            said.append(f"paused: {', '.join(self._paused)}")
+        return said + ([self._configuration] if self._configuration else [])
 
     def _tell(self) -> None:
         if not self.leaving and (text := self.text()) != self._said:

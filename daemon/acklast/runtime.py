@@ -7,7 +7,7 @@ import gc
 import os
 import random
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
@@ -48,6 +48,7 @@ from acklast.pacing.turn import Turn
 from acklast.probes import Probes
 from acklast.readiness import Readiness
 from acklast.receiver import KNOWN_AIORMQ, knows_library, library_version
+from acklast.reloading import Followers, Reloading, Source
 from acklast.reporter import Observed, reports_of
 from acklast.settle import Delivery, Settler
 from acklast.steering import Steering
@@ -64,17 +65,17 @@ _REQUEUE_S: Final = 1.0
 """Pause before a delivery on which acklast itself failed is requeued, so that a defect does not spin."""
 
 
-async def run(config: Config, app: App) -> Exit:
-    """Run the daemon until SIGTERM or SIGINT, drain, and tell how it ended.
+async def run(config: Config, app: App, read: Callable[[], Config]) -> Exit:
+    """Run the daemon until SIGTERM or SIGINT, drain, and tell how it ended. ``read``: the file as it is now.
 
     Raises:
         ConfigError, SchemaError, TopologyError, InstanceLocked: it must not start like this.
         BrokerUnavailable, LedgerUnavailable: it cannot start now.
     """
     tally = Tally()
-    emitter = Emitter(log.configure(config.log.level, config.log.format), tally)
+    emitter = Emitter(sink := log.configure(config.log.level, config.log.format), tally)
     app.prepare({name: lane.concurrency for name, lane in config.lanes.items()})
-    with Instance(config.state_dir, config.instance) as instance, stop_signals(emitter) as stop:
+    with Instance(config.state_dir, config.instance) as instance, stop_signals(emitter, reloads=True) as stop:
         servers = Servers(config, os.environ)
         ledger = await PostgresLedger.connect(
             servers.ledger,
@@ -84,7 +85,7 @@ async def run(config: Config, app: App) -> Exit:
         try:
             daemon = Daemon(config, app, ledger, emitter, instance.id, servers)
             _collect_seldom()
-            receipt = await daemon.run(stop, tally)
+            receipt = await daemon.run(stop, tally, Source(read, sink.set_level))
         finally:
             await app.stop()
             await ledger.close()
@@ -204,11 +205,14 @@ class Daemon:
             on_change=self._readiness.link,
         )
 
-    async def run(self, stop: Stop, tally: Tally) -> Receipt:
+    async def run(self, stop: Stop, tally: Tally, source: Source) -> Receipt:
         """Start, wait for the stop, drain, close. The lease ends last: until then our claims are ours."""
         consumers: list[asyncio.Task[None]] = []
         lanes = [self._lane(name) for name in self._config.lanes]
         chores = self._chores(lanes)
+        followers = Followers(self._app, lanes, tuple(chores), self._steering)
+        told = self._readiness, self._notify, self._emitter
+        chores.append(reloading := Reloading(self._config, source, stop.reload, followers, *told))
         overlong = Overlong(lanes, self._tasks, self._config.broker.longest_unacked_s)
         try:
             await self._probes.start()
@@ -248,7 +252,7 @@ class Daemon:
                 stop.cutter,
                 self._notify,
                 self._emitter,
-                self._config.drain.deadline_s,
+                reloading.config.drain.deadline_s,
                 self._readiness.away,
             )
             _raise_defect(consumers)

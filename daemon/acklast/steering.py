@@ -97,6 +97,16 @@ class Steering:
         self._apply()
         self._task = asyncio.create_task(self._keep(self._wire), name="steering")
 
+    def follow(self, config: Config) -> None:
+        """Go by another configuration, of the same lanes and budgets: what operators ask goes over that."""
+        self._config = config
+        for name, prefetches in self._prefetches.items():
+            settings = config.lanes[name]
+            quota = config.budgets[settings.budget].ours() if settings.budget else None
+            for prefetch in prefetches:
+                prefetch.bound(settings.prefetch, quota.count / quota.period_s if quota else None)
+        self._apply()
+
     def changed(self) -> None:
         """Something was changed, or a notice may have been missed: read at once."""
         self._due_at = 0.0

@@ -1,15 +1,20 @@
-"""What tells a daemon to stop: the signals of whoever manages it."""
+"""What signals ask of a process that stays: to stop, or to read its configuration again."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 from acklast.drain import Cutter
 from acklast.telemetry.events import Emitter
+
+_EARLY: Final = threading.Event()
+"""A SIGHUP came while the process was not yet, or no more, able to heed it."""
 
 
 @dataclass(slots=True)
@@ -18,11 +23,29 @@ class Stop:
 
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     cutter: Cutter = field(default_factory=Cutter)
+    reload: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @contextmanager
-def stop_signals(emitter: Emitter) -> Iterator[Stop]:
-    """SIGTERM drains, and a second one changes nothing; SIGINT drains, and a second one cuts short."""
+def hangups_kept() -> Iterator[None]:
+    """From the first moment of a command to its last SIGHUP ends nothing: it is kept until it is heeded."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # no command of its own: signals are the main thread's
+        return
+    _EARLY.clear()
+    # A function and not SIG_IGN, which every program that a handler starts would inherit.
+    before = signal.signal(signal.SIGHUP, lambda *_: _EARLY.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@contextmanager
+def stop_signals(emitter: Emitter, *, reloads: bool = False) -> Iterator[Stop]:
+    """SIGTERM drains, and a second one changes nothing; SIGINT drains, and a second one cuts short. SIGHUP
+    reloads where the process can, and else does nothing.
+    """
     stop = Stop()
     loop = asyncio.get_running_loop()
 
@@ -36,10 +59,25 @@ def stop_signals(emitter: Emitter) -> Iterator[Stop]:
             stop.cutter.now.set()
         stop.asked.set()
 
+    def on_hup() -> None:
+        emitter.notice("signal.received", signal="SIGHUP")
+        if reloads and not stop.asked.is_set():
+            stop.reload.set()
+        else:
+            why = "it is ending" if stop.asked.is_set() else "only a restart has this command read it again"
+            emitter.notice("config.reload_ignored", "warning", why=why)
+
+    before = signal.getsignal(signal.SIGHUP)
     loop.add_signal_handler(signal.SIGTERM, on_term)
     loop.add_signal_handler(signal.SIGINT, on_int)
+    loop.add_signal_handler(signal.SIGHUP, on_hup)
+    if _EARLY.is_set():
+        _EARLY.clear()
+        on_hup()
     try:
         yield stop
     finally:
         loop.remove_signal_handler(signal.SIGTERM)
         loop.remove_signal_handler(signal.SIGINT)
+        loop.remove_signal_handler(signal.SIGHUP)
+        signal.signal(signal.SIGHUP, before)

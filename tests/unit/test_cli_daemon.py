@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -13,6 +15,8 @@ from acklast.config import Config, LogFormat
 from acklast.errors import Exit
 from harness.command import Command
 
+Started: TypeAlias = tuple[Config, App, Callable[[], Config]]
+
 
 @pytest.fixture
 def command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Command:
@@ -20,12 +24,12 @@ def command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Command:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Config, App]]:
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Started]:
     """What the daemon was started with; it ends at once, having cut something."""
-    calls: list[tuple[Config, App]] = []
+    calls: list[Started] = []
 
-    async def run(config: Config, app: App) -> Exit:
-        calls.append((config, app))
+    async def run(config: Config, app: App, read: Callable[[], Config]) -> Exit:
+        calls.append((config, app, read))
         return Exit.CUT
 
     monkeypatch.setattr(daemon, "run_daemon", run)
@@ -33,23 +37,22 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Config, App]]:
     return calls
 
 
-def test_it_ends_as_the_daemon_ended(command: Command, started: list[tuple[Config, App]]) -> None:
+def test_it_ends_as_the_daemon_ended(command: Command, started: list[Started]) -> None:
     assert command("run").exit == Exit.CUT
-    (config, app), *more = started
+    (config, app, _), *more = started
     assert not more
     assert set(config.lanes) == app.lanes() == {"cleanup"}
     assert config.log.format is LogFormat.AUTO
 
 
-def test_its_options_win(command: Command, started: list[tuple[Config, App]]) -> None:
+def test_its_options_win(command: Command, started: list[Started]) -> None:
     command("run", "--instance", "two", "--lane", "cleanup", "--json")
-    config, _ = started[0]
+    config, _, read = started[0]
     assert (config.instance, set(config.lanes), config.log.format) == ("two", {"cleanup"}, LogFormat.JSON)
+    assert read() == config, "a reload reads it as the start did"
 
 
-def test_a_lane_that_is_not_configured_starts_nothing(
-    command: Command, started: list[tuple[Config, App]]
-) -> None:
+def test_a_lane_that_is_not_configured_starts_nothing(command: Command, started: list[Started]) -> None:
     done = command("run", "--lane", "clenup")
     assert done.exit == Exit.CONFIG
     assert "Did you mean 'cleanup'?" in done.err

@@ -70,6 +70,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "stuck",
         "reporter",
         "steering",
+        "reloading",
         "stop",
         "vitals",
         "watchdog",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from secrets import token_hex
@@ -76,3 +77,11 @@ def test_a_manager_that_is_gone_or_does_not_read_stops_nothing(tmp_path: Path) -
         notify = Notify({"NOTIFY_SOCKET": str(tmp_path / "deaf")})
         for _ in range(2000):  # far more than the socket's queue holds
             notify.watchdog()
+
+
+def test_a_reload_has_its_time_as_notify_reload_wants_it(manager: Manager) -> None:
+    before = time.monotonic_ns() // 1000
+    manager[1].reloading()
+    first, second = heard(manager)
+    assert first == "RELOADING=1"
+    assert before <= int(second.removeprefix("MONOTONIC_USEC=")) <= time.monotonic_ns() // 1000

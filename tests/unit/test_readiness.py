@@ -93,3 +93,14 @@ def test_while_it_drains_the_drain_speaks(line: Line) -> None:
     line.of.leaving = True
     line.of.lane("rent", "rent.work", "it is a classic queue")
     assert line.said == []
+
+
+def test_a_configuration_that_is_not_followed_is_said_beside_the_rest(line: Line) -> None:
+    line.of.configured("a restart is needed for namespace")
+    line.of.paused(["rent"])
+    line.of.configured("")
+    assert line.said == [
+        "consuming 2 lanes; a restart is needed for namespace",
+        "consuming 1 of 2 lanes; paused: rent; a restart is needed for namespace",
+        "consuming 1 of 2 lanes; paused: rent",
+    ]

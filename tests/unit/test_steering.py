@@ -20,7 +20,7 @@ from acklast.pacing.prefetch import Prefetch
 from acklast.pacing.slots import Slots
 from acklast.steering import Steering
 from acklast.telemetry.events import Emitter, Event, Notice
-from harness.configs import read
+from harness.configs import changed, read
 from harness.controls import control, pause
 from harness.virtual import elapse, turns, virtual, virtual_clock
 
@@ -244,4 +244,23 @@ async def test_a_drain_is_told_to_the_ledger_whatever_was_told_before(tmp_path: 
         assert place.wire.draining == [False, True]
         await elapse(20)
         assert place.wire.draining == [False, True]
+        await place.steering.close()
+
+
+@virtual
+async def test_another_configuration_is_followed_under_what_operators_ask(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    with virtual_clock(steering):
+        await place.start()
+        place.asks(at_once(4), paused())
+        await turns(10)
+        assert place.pacing.slots.count == 3
+        text = changed("concurrency = 3", "concurrency = 9\nprefetch = 7")
+        place.steering.follow(read(tmp_path, text).only(["rent-reminders"]))
+        assert place.pacing.slots.count == place.prefetch.concurrency == 4
+        assert place.prefetch.ceiling == 7
+        assert place.pacing.gate.paused
+        place.asks()
+        await turns(10)
+        assert place.pacing.slots.count == 9
         await place.steering.close()

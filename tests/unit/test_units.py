@@ -155,6 +155,13 @@ def test_the_daemon_has_time_for_its_drain(name: str) -> None:
     assert seconds(unit["TimeoutStopSec"][0]) >= Drain().deadline_s + SETTLE_S + 15
 
 
+@pytest.mark.parametrize("unit", LASTING, ids=lambda unit: unit.stem)
+def test_only_the_daemon_can_be_reloaded(unit: Path) -> None:
+    """The relay and the scheduler follow nothing: a reload that says it is done would be a lie."""
+    reloads = settings(unit).get("ExecReload")
+    assert reloads == (["/bin/kill -HUP $MAINPID"] if unit.stem in ("acklast", "acklast@") else None)
+
+
 @pytest.mark.parametrize("unit", SERVICES, ids=lambda unit: unit.stem)
 def test_every_secret_is_a_credential(unit: Path) -> None:
     credentials = dict(one.split(":", 1) for one in settings(unit)["LoadCredential"])

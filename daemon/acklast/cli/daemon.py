@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -11,6 +12,7 @@ from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.config import Config, LogFormat, load_app, select
 from acklast.errors import Exit
 from acklast.runtime import run as run_daemon
+from acklast.stop import hangups_kept
 
 
 def run(
@@ -23,14 +25,23 @@ def run(
     ] = None,
     as_json: Json = False,
 ) -> Exit:
-    """Run the daemon until SIGTERM or SIGINT, then drain.
+    """Run the daemon until SIGTERM or SIGINT, then drain. SIGHUP has it read its configuration again.
 
     The log goes to standard error; --json makes it JSON lines whatever the configuration says.
     """
-    settings = configured(config, instance)
-    application = load_app(settings)
-    chosen = select(settings, lane or [])
-    return asyncio.run(run_daemon(_logging_json(chosen) if as_json else chosen, application))
+    with hangups_kept():
+        settings = configured(config, instance)
+        application = load_app(settings)
+        # From here on a relative path is the same file wherever a handler may go.
+        again = partial(configured, settings.path, instance)
+        chosen = _chosen(settings, lane, as_json)
+        return asyncio.run(run_daemon(chosen, application, lambda: _chosen(again(), lane, as_json)))
+
+
+def _chosen(config: Config, lanes: list[str] | None, as_json: bool) -> Config:
+    """The configuration as the command line wants it."""
+    chosen = select(config, lanes or [])
+    return _logging_json(chosen) if as_json else chosen
 
 
 def _logging_json(config: Config) -> Config:

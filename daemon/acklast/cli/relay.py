@@ -15,7 +15,7 @@ from acklast.ledger.outbox import Outbox
 from acklast.notify import Notify
 from acklast.probes import Probes
 from acklast.relay import RELAYING, Relay, publisher_of
-from acklast.stop import stop_signals
+from acklast.stop import hangups_kept, stop_signals
 from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
 from acklast.vitals import Vitals
@@ -29,7 +29,8 @@ def relay(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
 
     Any number may run. The log goes to standard error; --json makes it JSON lines.
     """
-    return asyncio.run(_relay(configured(config), as_json))
+    with hangups_kept():
+        return asyncio.run(_relay(configured(config), as_json))
 
 
 async def _relay(config: Config, as_json: bool) -> Exit:

@@ -16,7 +16,7 @@ from acklast.errors import ConfigError, Exit
 from acklast.notify import Notify
 from acklast.probes import Probes
 from acklast.schedule.scheduler import Scheduler
-from acklast.stop import stop_signals
+from acklast.stop import hangups_kept, stop_signals
 from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
 from acklast.vitals import Vitals
@@ -30,12 +30,13 @@ def scheduler(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
 
     Any number may run. The log goes to standard error; --json makes it JSON lines.
     """
-    settings = configured(config)
-    if not settings.schedules:
-        raise ConfigError(f"{settings.path} has no schedule", "Add a table [schedules.<name>]")
-    insist_on_runs(settings.schedules)
-    load_rows(settings)
-    return asyncio.run(_scheduler(settings, as_json))
+    with hangups_kept():
+        settings = configured(config)
+        if not settings.schedules:
+            raise ConfigError(f"{settings.path} has no schedule", "Add a table [schedules.<name>]")
+        insist_on_runs(settings.schedules)
+        load_rows(settings)
+        return asyncio.run(_scheduler(settings, as_json))
 
 
 async def _scheduler(config: Config, as_json: bool) -> Exit:

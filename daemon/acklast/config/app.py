@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from acklast.config.http import Http
-from acklast.config.models import Config, Lane
+from acklast.config.models import MOST_AT_ONCE, Config, Lane
 from acklast.errors import ConfigError
 from acklast.handlers.app import App, JobType
 from acklast.policy import OnUnknown
@@ -98,7 +98,7 @@ def http_lane(name: str, lane: Lane, http: Http) -> HttpLane:
     from acklast.http.client import Connecting
 
     connecting = Connecting(
-        pool=lane.concurrency,
+        pool=MOST_AT_ONCE,  # as many as slots let in, of which there may be more one day
         connect_s=http.connect_timeout_s,
         read_s=http.read_timeout_s,
         keep_alive_s=http.keep_alive_s,
@@ -175,6 +175,24 @@ def _misfits(config: Config, app: App) -> Iterator[str]:
             f"lane {lane!r} is configured and has no handler:"
             f" add @app.job(..., lane={lane!r}) or a table [lanes.{lane}.http], or remove it"
         )
+    yield from _unable(config, app)
+
+
+def check_reconciles(config: Config, app: App) -> None:
+    """Every lane that reconciles needs a ``reconcile`` for each of its types.
+
+    Raises:
+        ConfigError: naming everything that is missing.
+    """
+    if lines := [f"  {line}" for line in _unable(config, app)]:
+        raise ConfigError(
+            f"the application {config.app!r} that runs and {config.path} do not fit:\n" + "\n".join(lines),
+            "Correct each line, or restart with an application that fits",
+        )
+
+
+def _unable(config: Config, app: App) -> Iterator[str]:
+    configured = set(config.lanes)
     for job in app.jobs():
         asks = job.lane in configured and config.lanes[job.lane].on_unknown is OnUnknown.RECONCILE
         if asks and job.reconcile is None:

@@ -41,6 +41,8 @@ from acklast_topology.names import NAME_RULE, Names, valid_name
 from acklast_topology.plan import Plan, plan_for
 
 DAY_S = 86_400.0
+MOST_AT_ONCE = 10_000
+"""The highest concurrency of a lane."""
 _POLICY = Policy()
 _BREAKER = BreakerRules()
 _INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
@@ -171,7 +173,7 @@ class Budget(Section):
 class Lane(Section):
     """One lane: how many handlers run at once, what paces them, how failures are answered, what is kept."""
 
-    concurrency: Annotated[int, Field(ge=1, le=10_000)] = 10
+    concurrency: Annotated[int, Field(ge=1, le=MOST_AT_ONCE)] = 10
     budget: str | None = None
     weight: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)] = 1.0
     fair_by: Annotated[FairBy | None, BeforeValidator(_fair_by)] = None

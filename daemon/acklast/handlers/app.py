@@ -167,6 +167,10 @@ class App:
         for job in self._jobs.values():
             if isinstance(job.decode, JsonPayload):
                 job.decode.finish(name_of(job.handler.call))
+        self.resize(slots)
+
+    def resize(self, slots: Mapping[str, int]) -> None:
+        """From now on so many jobs of each lane may run at once."""
         threaded = {job.lane for job in self._jobs.values() if _needs_threads(job)}
         self._threads.limit = max(1, sum(slots.get(lane, 0) for lane in threaded))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -12,7 +13,7 @@ from acklast.pacing.circuit import Circuit
 from acklast.pacing.gate import Gate
 from acklast.pacing.permit import Permit
 from acklast.pacing.slots import Slots
-from acklast.pacing.turn import NOBODYS, Turn
+from acklast.pacing.turn import NOBODYS, Turn, Turns
 
 
 class Entry:
@@ -164,6 +165,14 @@ class LanePacing:
         self.gate = gate or Gate()
         self.alone = alone or Alone()
         self._turn = turn
+        self.turns: Turns | None = None
+        """What tells the turns of a lane that is fair."""
+
+    def weigh(self, weight: float) -> None:
+        """From now on the lane gets so many starts beside one of a lane of weight 1."""
+        self._turn = replace(self._turn, lane_weight=weight)
+        if self.turns is not None:
+            self.turns.lane_weight = weight
 
     async def enter(self, turn: Turn | None = None) -> Entry:
         """Wait for a slot and a permit, which is charged to ``turn``.

@@ -84,6 +84,10 @@ class Prefetch:
         self._looked_at = self._changed_at = float("-inf")
         self._settled = 0
 
+    def bound(self, ceiling: int, quota_per_s: float | None) -> None:
+        """Other bounds from now on: they count at the next look."""
+        self.ceiling, self._quota_per_s = ceiling, quota_per_s
+
     def wanted(self) -> int:
         """What the pace asks for, and room for what is stuck: a lane that holds nothing else stands still."""
         paced = prefetch_for(self.ceiling, self.concurrency, self.pace.per_s, self._quota_per_s)

@@ -43,14 +43,14 @@ class Turns:
 
     def __init__(self, lane: str, lane_weight: float, fair_by: FairBy) -> None:
         self._lane = lane
-        self._lane_weight = lane_weight
+        self.lane_weight = lane_weight
         self._fair_by = fair_by
 
     def of(self, raw: RawMessage) -> Turn:
         """Never raises, whatever the message holds: one that breaks the contract has a flow too."""
         priority = raw.priority
         flow = (self._fair_by.key(raw), _UNSET if priority is None else priority)
-        return Turn(self._lane, self._lane_weight, flow, weight_of(priority))
+        return Turn(self._lane, self.lane_weight, flow, weight_of(priority))
 
 
 class Waiters:

@@ -57,10 +57,15 @@ def configure(level: str = "info", style: str = "auto") -> LogSink:
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
     )
     handler.setFormatter(formatter)
-    logging.basicConfig(handlers=[handler], level=max(number, logging.WARNING), force=True)
-    for name in _CLIENT_LOGGERS:
-        logging.getLogger(name).setLevel(max(number, logging.CRITICAL))
+    logging.basicConfig(handlers=[handler], force=True)
+    _mute_others(number)
     return LogSink(structlog.get_logger("acklast"), None if console else writer, number, journaled)
+
+
+def louder(one: str, other: str) -> str:
+    """The one of two levels that says more."""
+    numbers = logging.getLevelNamesMapping()
+    return min(one, other, key=lambda level: numbers[level.upper()])
 
 
 class _ToJournal:
@@ -76,6 +81,13 @@ class _ToJournal:
         if self._journal.takes(text, level, event):
             raise structlog.DropEvent
         return journal.prefix(level) + text
+
+
+def _mute_others(number: int) -> None:
+    """What other libraries may say while this process says what is of a level and above."""
+    logging.getLogger().setLevel(max(number, logging.WARNING))
+    for name in _CLIENT_LOGGERS:
+        logging.getLogger(name).setLevel(max(number, logging.CRITICAL))
 
 
 class _Prefixed(structlog.stdlib.ProcessorFormatter):
@@ -99,6 +111,17 @@ class LogSink:
         self._prefixes = {level: journal.prefix(level) if journaled else "" for level in ("info", "warning")}
         self._logger = logger
         self._writer = writer
+        self._hear(level)
+
+    def set_level(self, level: str) -> None:
+        """Say what is of this level and above from now on, of the whole process."""
+        number = logging.getLevelNamesMapping()[level.upper()]
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(number))
+        _mute_others(number)
+        self._logger = structlog.get_logger("acklast")
+        self._hear(number)
+
+    def _hear(self, level: int) -> None:
         self._says_info = level <= logging.INFO
         self._says_warning = level <= logging.WARNING
 
