@@ -280,8 +280,7 @@ class Daemon:
         return health_of(self._readiness, dict(one.state() for one in self._observed))
 
     def _address(self) -> Address:
-        unsafe = self._config.ledger.allow_unsafe_server
-        return Address.of(self._servers.ledger, allow_unsafe_server=unsafe)
+        return Address.of(self._servers.ledger, allow_unsafe_server=self._config.ledger.allow_unsafe_server)
 
     def _book(self) -> PostgresBook:
         return PostgresBook(self._address(), self._exchange.heard, self._exchange.look_again)

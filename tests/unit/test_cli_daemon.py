@@ -48,8 +48,8 @@ def test_it_ends_as_the_daemon_ended(command: Command, started: list[Started]) -
 def test_its_options_win(command: Command, started: list[Started]) -> None:
     command("run", "--instance", "two", "--lane", "cleanup", "--json")
     config, _, read = started[0]
-    assert (config.instance, set(config.lanes), config.log.format) == ("two", {"cleanup"}, LogFormat.JSON)
-    assert read() == config, "a reload reads it as the start did"
+    for one in (config, read()):  # a reload reads it as the start did
+        assert (one.instance, set(one.lanes), one.log.format) == ("two", {"cleanup"}, LogFormat.JSON)
 
 
 def test_a_lane_that_is_not_configured_starts_nothing(command: Command, started: list[Started]) -> None:
