@@ -182,6 +182,20 @@ async def test_a_bad_configuration_is_not_tried_again(host: Host, line: str) -> 
     assert host.is_(ExecMainStatus=str(int(Exit.CONFIG)), NRestarts="0")
 
 
+async def test_a_reload_is_followed_and_a_bad_one_changes_nothing(host: Host) -> None:
+    host.start()
+    main, config = host.shown("acklast.service")["MainPID"], host.etc / "acklast.toml"
+    good = config.read_text().replace("concurrency = 2", "concurrency = 3")
+    config.write_text(good)
+    host.machine.must("systemctl", "reload", "acklast")
+    [told] = await eventually(lambda: host.said("config.reloaded"), what="the new file is followed")
+    assert "lanes.work.concurrency" in str(told["ACKLAST_CHANGED"])
+    config.write_text(good.replace("concurrency = 3", "concurrency = 0"))
+    host.machine.must("systemctl", "reload", "acklast")
+    await eventually(lambda: "not reloaded" in host.shown("acklast.service")["StatusText"])
+    assert host.is_(ActiveState="active", SubState="running", MainPID=main, NRestarts="0")
+
+
 async def test_the_timer_has_expired_rows_removed(host: Host, ledger_dsn: str) -> None:
     soon = "OnCalendar=\nOnCalendar=*:*:0/2\nRandomizedDelaySec=0\nAccuracySec=100ms"
     host.drop_in(soon, "acklast-prune.timer")
