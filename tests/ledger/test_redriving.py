@@ -11,7 +11,7 @@ import pytest
 
 from acklast import letters as made_letters
 from acklast.canary import Standing
-from acklast.ledger import redrive_sql
+from acklast.ledger import redrive_sql, redriving
 from acklast.ledger.api import Claim, Claimed, Decided, Fresh, Kept, Session, State
 from acklast.ledger.connect import Address
 from acklast.ledger.dead_changes import Dropped, drop
@@ -589,12 +589,35 @@ async def test_failures_before_the_start_are_counted_over_as_long_a_time(scene: 
 # --- size --------------------------------------------------------------------------------------------
 
 
+async def test_of_large_messages_only_as_many_as_fit_are_read_at_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.bury("a", "b", "c", "d")
+    large = "update acklast.dead_letters set payload = convert_to(repeat('x', $2), 'UTF8') where key = $1"
+    for key, size in [("a", 90), ("b", 10), ("c", 101), ("d", 1)]:
+        await scene.world.sql(large, key, size)
+    number = await begin(scene.world.sql, LANE)
+    monkeypatch.setattr(redriving, "BATCH_BYTES", 100)
+
+    async def keys(first: int) -> list[str]:
+        return [letter.key for letter in await scene.redriving.next(number, first, 100)]
+
+    assert await keys(1) == ["a", "b"]
+    assert await keys(3) == ["c"], "one that is larger than a batch goes alone"
+    assert await keys(4) == ["d"]
+
+    await scene.world.sql("update acklast.redrive_letters set state = 'released', at_fence = 2")
+    assert [letter.key for letter in await scene.redriving.unsent(number)] == ["a", "b"]
+    await scene.world.sql("update acklast.redrive_letters set sent_at = now() where key in ('a', 'b')")
+    assert [letter.key for letter in await scene.redriving.unsent(number)] == ["c"]
+
+
 @pytest.mark.parametrize(
     ("statement", "arguments"),
     [
-        (redrive_sql.UNSENT, (1, 500)),
+        (redrive_sql.UNSENT, (1, 1, 500, 2**24)),
         (redrive_sql.SENT, (1, 1, [1, 2])),
-        (redrive_sql.NEXT, (1, 1, 500)),
+        (redrive_sql.NEXT, (1, 1, 500, 2**24)),
         (redrive_sql.SETTLE, (1, 1, 500)),
         (redrive_sql.RELEASE, (1, 1, 0, 3, "1", [1], [b""], [b""], [None], [None], [None], [None])),
         (redrive_sql.TRAFFIC, (1, LANE)),

@@ -44,17 +44,28 @@ where r.lane = any($2::text[]) and (r.session = $1 or r.id in (select id from ta
 order by r.id
 """  # noqa: S608 - names of this module alone
 
-_MESSAGE: Final = """
-l.position, l.key, l.reason, d.exchange, d.routing_key, d.headers, d.properties, d.payload"""
+# Messages of any size: so many letters at most, and of those no more than fit in so many bytes, one at least.
+# The sizes are known without reading what they are of.
+_MESSAGES: Final = """
+select f.position, f.key, f.reason, f.exchange, f.routing_key, f.headers, f.properties, f.payload, f.due
+from (
+    select l.position, l.key, l.reason, l.due, d.exchange, d.routing_key, d.headers, d.properties, d.payload,
+           sum(coalesce(octet_length(d.payload), 0)) over before as bytes, row_number() over before as place
+    from picked l left join acklast.dead_letters d on d.id = l.letter
+    window before as (order by l.position rows unbounded preceding)
+) as f
+where f.bytes <= $4 or f.place = 1
+order by f.position"""
 
 # A job that has moved on has had a carrier: one that was in the broker still, or this one, before a crash.
 UNSENT: Final = f"""
-select {_MESSAGE}, coalesce(j.state = 'queued' and j.fence = l.at_fence, false) as due
-from acklast.redrive_letters l
-     left join acklast.dead_letters d on d.id = l.letter
-     left join acklast.jobs j on j.lane = l.lane and j.key = l.key
-where l.redrive = $1 and l.state = 'released' and l.sent_at is null
-order by l.position limit $2
+with picked as materialized (
+    select l.position, l.key, l.reason, l.letter,
+           coalesce(j.state = 'queued' and j.fence = l.at_fence, false) as due
+    from acklast.redrive_letters l left join acklast.jobs j on j.lane = l.lane and j.key = l.key
+    where l.redrive = $1 and l.position >= $2 and l.state = 'released' and l.sent_at is null
+    order by l.position limit $3
+){_MESSAGES}
 """  # noqa: S608 - names of this module alone
 
 SENT: Final = """
@@ -64,10 +75,12 @@ where l.redrive = $1 and l.position = any($3::bigint[]) and l.state = 'released'
 """
 
 NEXT: Final = f"""
-select {_MESSAGE}, true as due
-from acklast.redrive_letters l left join acklast.dead_letters d on d.id = l.letter
-where l.redrive = $1 and l.position >= $2 and l.state = 'planned'
-order by l.position limit $3
+with picked as materialized (
+    select l.position, l.key, l.reason, l.letter, true as due
+    from acklast.redrive_letters l
+    where l.redrive = $1 and l.position >= $2 and l.state = 'planned'
+    order by l.position limit $3
+){_MESSAGES}
 """  # noqa: S608 - names of this module alone
 
 # Over is over only at a fence that the release or a later claim has given. What it failed of is in the newest

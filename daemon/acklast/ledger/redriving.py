@@ -37,6 +37,8 @@ from acklast_topology.message import Envelope
 
 BATCH: Final = 500
 """Letters that one statement takes."""
+BATCH_BYTES: Final = 16 * 2**20
+"""Of their messages, unless one alone is larger: they are in memory together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +112,8 @@ class Redriving:
         return [_redrive(row) for row in await self._link.fetch(OWN, session, list(lanes))]
 
     async def unsent(self, redrive: int) -> list[Letter]:
-        """What is released and not known to be in the broker."""
-        return [_letter(row) for row in await self._link.fetch(UNSENT, redrive, BATCH)]
+        """The next of what is released and not known to be in the broker, as many as a batch has room for."""
+        return [_letter(row) for row in await self._link.fetch(UNSENT, redrive, 1, BATCH, BATCH_BYTES)]
 
     async def sent(self, redrive: int, session: int, positions: Sequence[int]) -> None:
         """The broker has confirmed these."""
@@ -123,8 +125,9 @@ class Redriving:
         return _redrive(rows[0]) if rows else None
 
     async def next(self, redrive: int, first: int, count: int) -> list[Letter]:
-        """The next that are not tried yet, from position ``first`` on."""
-        return [_letter(row) for row in await self._link.fetch(NEXT, redrive, first, min(count, BATCH))]
+        """The next that are not tried yet, from position ``first`` on, as many as a batch has room for."""
+        rows = await self._link.fetch(NEXT, redrive, first, min(count, BATCH), BATCH_BYTES)
+        return [_letter(row) for row in rows]
 
     async def release(
         self, redrive: Redrive, session: int, letters: Sequence[Attempted], rules: Rules
