@@ -57,7 +57,24 @@ def test_steps_grow_and_end_with_all(numbers: list[int], parts: list[float], let
 
 
 @pytest.mark.parametrize(
-    "text", ["", "1,", "a", "0", "0%", "5,1", "5,5", "50%,10%", "101%", "-1", "1;5", "1e3", "٣", "1," * 101]
+    "text",
+    [
+        "",
+        "1,",
+        "a",
+        "0",
+        "0%",
+        "5,1",
+        "5,5",
+        "50%,10%",
+        "101%",
+        "100%,5",
+        "-1",
+        "1;5",
+        "1e3",
+        "٣",
+        "1," * 101,
+    ],
 )
 def test_steps_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(Refused):

@@ -67,6 +67,9 @@ def parse_steps(text: str) -> tuple[Step, ...]:
         amounts = [step.amount for step in found if step.part is kind]
         if amounts != sorted(set(amounts)) or 0 in amounts or (kind and amounts and amounts[-1] > 100):
             raise Refused(f"the steps {text!r} do not grow, up to 100%", _STEPS_RULE)
+    # All of them first, and nothing would be left for the step that was to look.
+    if Step(100, part=True) in found[:-1]:
+        raise Refused(f"of the steps {text!r} one comes after all letters", _STEPS_RULE)
     return tuple(found)
 
 

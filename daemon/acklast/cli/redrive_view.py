@@ -144,9 +144,19 @@ def _next(redrive: Redrive) -> str:
         case RedriveStatus.PAUSED:
             return f"let it go on: acklast redrive resume {redrive.id}"
         case RedriveStatus.RUNNING:
-            return f"watch it: acklast redrive status {redrive.id} --watch"
+            return f"{_holds(redrive)}watch it: acklast redrive status {redrive.id} --watch"
         case RedriveStatus.FINISHED | RedriveStatus.CANCELLED:
             return f"its letters: acklast redrive status {redrive.id} --letters"
+
+
+def _holds(redrive: Redrive) -> str:
+    """Why nothing more is released, as far as the redrive itself can tell."""
+    step = (redrive.steps or ())[redrive.step :][:1]
+    if redrive.worker is None or not redrive.left:
+        return ""
+    if step and redrive.released >= step[0]:
+        return f"the next step waits for the {redrive.out:,} at work; "
+    return "" if redrive.out else "if nothing is released, acklast lanes tells why; "
 
 
 def tell_trial(console: Console, one: Trial) -> None:

@@ -236,7 +236,7 @@ def _nothing(meant: int, excluded: Mapping[str, int]) -> NothingToRedrive:
     whys = "; ".join(f"{count:,} {EXCLUDED.get(why, why)}" for why, count in excluded.items())
     return NothingToRedrive(
         f"none of the {meant:,} letters can be tried again: {whys}",
-        "docs/how-to/redrive.md says of each reason what there is to do",
+        "docs/reference/commands.md says of each reason what it means",
     )
 
 
