@@ -42,7 +42,7 @@ def chores_of(
 ) -> list[Chore]:
     """What goes on beside the lanes. ``brokers`` says the broker's URLs of the moment."""
     chance, every_s = random.random, config.ledger.prune_every_s
-    questions = Questions(address, list(config.lanes))
+    questions = Questions(address, list(config.lanes), config.dead.max_redrives)
     chores: list[Chore] = [
         Pruner(ledger, keeps_of(config.lanes), emitter, every_s=every_s, chance=chance),
         Reconciler(config, address, brokers, connect, send, emitter, chance=chance),

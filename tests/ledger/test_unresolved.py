@@ -27,6 +27,7 @@ from ledger.worlds import LANE, PostgresWorld, a_letter, record, start, started
 WHO = Operator("day-shift", "anna@desk")
 WHY = "the provider was down"
 DAY_S = 86_400.0
+MOST = 2
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ async def operations(postgres: PostgresWorld) -> AsyncIterator[Operations]:
 
 @pytest.fixture
 async def questions(postgres: PostgresWorld) -> AsyncIterator[Questions]:
-    made = Questions(Address.of(postgres.dsn), [LANE])
+    made = Questions(Address.of(postgres.dsn), [LANE], MOST)
     yield made
     await made.close()
 
@@ -340,6 +341,30 @@ async def test_what_is_found_is_put_down_with_what_follows(
     }
     [asked] = await asked_of(operations, LANE, "unknown")
     assert (asked.worker, asked.code, asked.effect) == ("one:1", "timeout", "unresolved")
+
+
+async def test_what_was_tried_often_enough_is_not_said_to_run_again(
+    postgres: PostgresWorld, operations: Operations, questions: Questions, session: Session
+) -> None:
+    await hold(postgres, session, "often", "once")
+    tried = """
+    with past as (insert into acklast.redrives (lane, status, selection, letters, actor, login)
+                  values ($1, 'finished', '{}', $3, 'me', 'me') returning id)
+    insert into acklast.redrive_letters (redrive, position, letter, lane, key, reason, failure, version,
+                                         state, released_at)
+    select id, n, 1, $1, $2, 'timeout', 'f', '1', 'settled', now() from past, generate_series(1, $3::int) n
+    """
+    await postgres.sql(tried, LANE, "often", MOST)
+    await postgres.sql(tried, LANE, "once", MOST - 1)
+    asked = await ask(operations, await ids(operations, "often", "once"), WHY, WHO, [])
+    for _ in range(2):
+        question = await taken(questions, session)
+        assert await questions.answer(question, await answer(postgres, Found.NOT_HAPPENED, Effect.RETRY))
+    await questions.retry()
+    assert await answers(operations, asked.ids) == {"unresolved": 1, "retry": 1}
+    found = await held(operations)
+    assert (found["often"].found, found["often"].code) == ("not_happened", "capped")
+    assert (found["often"].retried, found["once"].retried) == (False, True)
 
 
 async def test_a_person_who_decides_is_ahead_of_the_answer(

@@ -154,7 +154,7 @@ _BECAME: Final = {
     "done": "had happened: done",
     "retry": "had not happened, and run again",
     "dead": "had not happened, and their time is over: dead",
-    "unresolved": "stay unresolved: nobody can tell ('acklast unresolved list' says why)",
+    "unresolved": "stay unresolved ('acklast unresolved list' says why)",
     "superseded": "somebody else has decided on meanwhile",
 }
 

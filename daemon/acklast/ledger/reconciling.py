@@ -199,10 +199,19 @@ where id = $1 and session = $2 and found is not null and effect is distinct from
 """
 
 _TO_RETRY: Final = f"""
-select q.lane, q.letter, q.fence, q.actor, q.login, q.reason from acklast.reconciliations q
+select q.id, q.lane, q.letter, q.fence, q.actor, q.login, q.reason,
+       (select count(*) from acklast.redrive_letters l
+        where l.lane = q.lane and l.key = q.key and l.released_at is not null) >= $2 as capped
+from acklast.reconciliations q
 where q.lane = any($1::text[]) and q.done_at is null and q.found is not null
 order by q.lane, q.id limit {_MANY}
 """  # noqa: S608 - ours
+
+# A redrive would refuse each of these: a person says what becomes of them.
+_CAPPED: Final = """
+update acklast.reconciliations set effect = 'unresolved', code = 'capped', done_at = clock_timestamp()
+where id = any($1::bigint[]) and done_at is null
+"""
 
 _OVERTAKEN: Final = """
 update acklast.reconciliations q set effect = 'superseded', done_at = clock_timestamp()
@@ -217,7 +226,9 @@ where q.lane = any($1::text[]) and q.done_at is null and q.found is not null and
 class Questions:
     """The questions about the jobs of some lanes, on a connection of their own."""
 
-    def __init__(self, address: Address, lanes: Sequence[str]) -> None:
+    def __init__(self, address: Address, lanes: Sequence[str], most: int) -> None:
+        """``most``: how often one job may be tried again."""
+        self._most = most
         self._link = Link(address, {"jit": "off"})
         self._lanes = list(lanes)
         self._taking = asyncio.Lock()
@@ -310,7 +321,12 @@ class Questions:
             LedgerUnavailable: some may or may not have been; a repeat is safe.
         """
         asked: dict[tuple[str, str, str, str], list[asyncpg.Record]] = defaultdict(list)
-        for row in await self._link.fetch(_TO_RETRY, self._lanes):
+        found = await self._link.fetch(_TO_RETRY, self._lanes, self._most)
+        if capped := [row["id"] for row in found if row["capped"]]:
+            await self._link.fetch(_CAPPED, capped)
+        for row in found:
+            if row["capped"]:
+                continue
             asked[row["lane"], row["actor"], row["login"], row["reason"]].append(row)
         for (lane, actor, login, reason), rows in asked.items():
             letters, fences = [row["letter"] for row in rows], [row["fence"] for row in rows]
