@@ -85,7 +85,9 @@ class Asking(Chore):
         if self._failing != kind:
             self._failing = kind
             said = error.what if isinstance(error, AcklastError) else repr(error)
-            self._emitter.notice("asking.failed", "warning", error=said)
+            # The daemon tells of a ledger that is away once, and not with each of its parts.
+            level = "debug" if isinstance(error, LedgerUnavailable) else "warning"
+            self._emitter.notice("asking.failed", level, error=said)
 
     async def _round(self) -> None:
         await self._questions.retry()

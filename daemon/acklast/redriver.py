@@ -139,7 +139,9 @@ class Redriver(Chore):
         said = error.what if isinstance(error, AcklastError) else repr(error)
         if self._failing != type(error).__name__:
             self._failing = type(error).__name__
-            self._emitter.notice("redrive.failed", "warning", error=said)
+            # The daemon tells of a ledger that is away once, and not with each of its parts.
+            level = "debug" if isinstance(error, LedgerUnavailable) else "warning"
+            self._emitter.notice("redrive.failed", level, error=said)
 
     async def once(self) -> bool:
         """One look at each redrive that is this daemon's; whether to look again soon.

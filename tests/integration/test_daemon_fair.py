@@ -69,7 +69,7 @@ async def test_a_small_run_behind_a_large_one_gets_its_share(one_site: NewSite) 
             ahead = before("few", starts)
             last = len(starts) - 1 - starts[::-1].index("few")
             # It is seen when the large run is out of the way, and from then on every second start is its own.
-            assert ahead <= 200
+            assert ahead <= BIG // 4
             assert last - ahead <= 2 * FEW + 5
             keys = [call.key for call in place.log.calls()]
             for run in ("big", "few"):
