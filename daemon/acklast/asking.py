@@ -14,7 +14,7 @@ from typing import Final
 from acklast import faults
 from acklast.chores import Chore
 from acklast.drain import Tasks
-from acklast.errors import AcklastError, LedgerUnavailable, SessionLost
+from acklast.errors import LedgerUnavailable, SessionLost
 from acklast.inquiry import find_out
 from acklast.lane import Abandoned, Lane
 from acklast.ledger.api import Session
@@ -53,7 +53,6 @@ class Asking(Chore):
         self._chance = chance
         self._askers: dict[asyncio.Task[None], Lane] = {}
         self._busy: set[asyncio.Task[None]] = set()
-        self._failing = ""
 
     def stop(self) -> None:
         """Take no more questions; those that are being asked go on."""
@@ -74,20 +73,11 @@ class Asking(Chore):
             try:
                 with only_real_cancellation():
                     await self._round()
-                self._failing = ""
+                self._complained = ""
             except Exception as error:
                 # Not only an outage: a defect here must not end it for good, in silence.
-                self._say(error)
-            await asyncio.sleep((_AGAIN_S if self._failing else LOOK_S) * (0.5 + self._chance()))
-
-    def _say(self, error: Exception) -> None:
-        kind = type(error).__name__
-        if self._failing != kind:
-            self._failing = kind
-            said = error.what if isinstance(error, AcklastError) else repr(error)
-            # The daemon tells of a ledger that is away once, and not with each of its parts.
-            level = "debug" if isinstance(error, LedgerUnavailable) else "warning"
-            self._emitter.notice("asking.failed", level, error=said)
+                self.complain(error)
+            await asyncio.sleep((_AGAIN_S if self._complained else LOOK_S) * (0.5 + self._chance()))
 
     async def _round(self) -> None:
         await self._questions.retry()

@@ -7,17 +7,25 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar
 
-from acklast.errors import AcklastError
+from acklast.errors import AcklastError, LedgerUnavailable
 from acklast.progress import Part
 from acklast.telemetry.events import Emitter
 from acklast_topology.calls import only_real_cancellation
+
+
+def said_of(error: Exception) -> str:
+    """An error in one line of the log."""
+    return error.what if isinstance(error, AcklastError) else repr(error)
 
 
 class Chore(ABC):
     """One such task."""
 
     name: ClassVar[str]
+    _emitter: Emitter
     _task: asyncio.Task[None] | None = None
+    _complained: str = ""
+    """The kind of error that was told of last, and is not over."""
 
     def start(self) -> None:
         self._task = asyncio.create_task(self.run(), name=self.name)
@@ -36,6 +44,15 @@ class Chore(ABC):
         self.stop()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
+
+    def complain(self, error: Exception) -> None:
+        """Say what is wrong, once for each kind until it goes well again."""
+        kind = type(error).__name__
+        if self._complained != kind:
+            self._complained = kind
+            # The daemon tells of a ledger that is away once, and not with each of its parts.
+            level = "debug" if isinstance(error, LedgerUnavailable) else "warning"
+            self._emitter.notice(f"{self.name}.failed", level, error=said_of(error))
 
     @abstractmethod
     async def run(self) -> None:
@@ -71,8 +88,7 @@ class Pass(Chore):
                 self._emitter.notice(f"{self.name}.left_to_another", "debug")
             except Exception as error:
                 # Not only an outage: a defect here must not end it for good, in silence.
-                said = error.what if isinstance(error, AcklastError) else repr(error)
-                self._emitter.notice(f"{self.name}.failed", "warning", error=said)
+                self._emitter.notice(f"{self.name}.failed", "warning", error=said_of(error))
 
     @abstractmethod
     async def once(self) -> None:

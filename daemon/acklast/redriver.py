@@ -112,7 +112,6 @@ class Redriver(Chore):
         self._worker = worker
         self._clock = clock
         self._works: dict[int, _Work] = {}
-        self._failing = ""
 
     async def close(self) -> None:
         """Stop, and wait until its connection is gone. What is released and not published stays so."""
@@ -126,22 +125,14 @@ class Redriver(Chore):
             try:
                 with only_real_cancellation():
                     busy = await self.once()
-                self._failing, tries = "", 0
+                self._complained, tries = "", 0
                 await asyncio.sleep(BUSY_S if busy else _IDLE_S)
                 continue
             except Exception as error:
                 # Not only an outage: a defect here must not end it for good, in silence.
-                self._complain(error)
+                self.complain(error)
             await asyncio.sleep(_AGAIN_S[min(tries, len(_AGAIN_S) - 1)])
             tries += 1
-
-    def _complain(self, error: Exception) -> None:
-        said = error.what if isinstance(error, AcklastError) else repr(error)
-        if self._failing != type(error).__name__:
-            self._failing = type(error).__name__
-            # The daemon tells of a ledger that is away once, and not with each of its parts.
-            level = "debug" if isinstance(error, LedgerUnavailable) else "warning"
-            self._emitter.notice("redrive.failed", level, error=said)
 
     async def once(self) -> bool:
         """One look at each redrive that is this daemon's; whether to look again soon.
