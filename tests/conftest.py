@@ -14,6 +14,7 @@ from secrets import token_hex
 import pytest
 from hypothesis import HealthCheck, settings
 
+from dev.otelcol import Collector
 from dev.postgres import Cluster
 from dev.rabbitmq import Node
 from dev.stack import (
@@ -30,6 +31,7 @@ from dev.stack import (
 from dev.workspace import keep_in_memory, share_ports
 from harness import Broker, Databases
 from harness.broker import at_vhost
+from harness.collector import collector
 
 pytest_plugins = ["acklast.testing.plugin", "pytester"]
 
@@ -151,3 +153,10 @@ def empty_dsn(databases: Databases) -> Iterator[str]:
     dsn = databases.create()
     yield dsn
     databases.drop(dsn)
+
+
+@pytest.fixture
+def otelcol() -> Iterator[Collector]:
+    """A real collector of its own for the test."""
+    with collector() as made:
+        yield made
