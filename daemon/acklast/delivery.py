@@ -39,6 +39,7 @@ from acklast.pacing.budgets import StandBy
 from acklast.pacing.lanes import Entry
 from acklast.pacing.slots import Draining
 from acklast.settle import Delivery
+from acklast.settled import event_of
 from acklast.telemetry.events import Settled
 from acklast_topology import contract
 from acklast_topology.contract import Envelope, Malformed, Reason
@@ -69,14 +70,12 @@ async def process(lane: Lane, delivery: Delivery) -> None:
             return
         # Another daemon may start it sooner; it has left this one's consumer for good.
         acked = await lane.settler.give_back(delivery)
-        key = envelope.key if isinstance(envelope, Envelope) else None
-        event = Settled("give_back", lane.name, key, reason="stand_by", total_s=_age_s(delivery), acked=acked)
+        event = event_of(lane, delivery, envelope, "give_back", acked, reason="stand_by")
     except Draining:
         # Given back while a consumer of ours still takes in, it would come straight back.
         await lane.drain.quiet.wait()
         acked = await lane.settler.give_back(delivery)
-        key = envelope.key if isinstance(envelope, Envelope) else None
-        event = Settled("give_back", lane.name, key, reason="drain", total_s=_age_s(delivery), acked=acked)
+        event = event_of(lane, delivery, envelope, "give_back", acked, reason="drain")
     except Abandoned:
         lane.emitter.notice("delivery.abandoned", "warning", lane=lane.name, tag=delivery.tag)
         return
@@ -87,6 +86,7 @@ async def process(lane: Lane, delivery: Delivery) -> None:
 
 async def _take_through(lane: Lane, delivery: Delivery, envelope: Envelope, entry: Entry) -> Settled:
     """Claim, attempt, record, settle. ``entry`` is held until the attempt is over, and no longer."""
+    delivery.entered_at = time.monotonic()
     if faults.ARMED:
         faults.point("entered")
     with entry:
@@ -98,6 +98,7 @@ async def _take_through(lane: Lane, delivery: Delivery, envelope: Envelope, entr
         lane.active[envelope.key] = delivery.taken_at
         try:
             session, claimed = await claim_of(lane, delivery, envelope)
+            delivery.claimed_at = time.monotonic()
             if faults.ARMED:
                 faults.point("claimed")
             if isinstance(claimed, Fresh):
@@ -115,6 +116,7 @@ async def _take_through(lane: Lane, delivery: Delivery, envelope: Envelope, entr
         if faults.ARMED:
             faults.point("decided")
         recorded = await _record(lane, envelope, session, claimed, judged)
+        delivery.recorded_at = time.monotonic()
     finally:
         _let_go(lane, delivery, envelope.key)
     if faults.ARMED:
@@ -124,8 +126,8 @@ async def _take_through(lane: Lane, delivery: Delivery, envelope: Envelope, entr
 
 def _returned(lane: Lane, delivery: Delivery, envelope: Envelope) -> Settled:
     if delivery.over:
-        return _event(lane, delivery, envelope, "give_back", acked=True, reason="held_long")
-    return _event(lane, delivery, envelope, "channel_lost", acked=False)
+        return event_of(lane, delivery, envelope, "give_back", acked=True, reason="held_long")
+    return event_of(lane, delivery, envelope, "channel_lost", acked=False)
 
 
 def _let_go(lane: Lane, delivery: Delivery, key: str) -> None:
@@ -191,19 +193,19 @@ async def _settle_unclaimed(
     match claimed:
         case Decided():
             acked = await _ack_final(lane, delivery, envelope.key, claimed.fence)
-            return _event(lane, delivery, envelope, "decided", acked, reason=claimed.state)
+            return event_of(lane, delivery, envelope, "decided", acked, reason=claimed.state)
         case NotDue():
             wait_s = (claimed.at - claimed.now).total_seconds()
             acked = await lane.settler.wait(delivery, envelope.key, wait_s)
-            return _event(lane, delivery, envelope, "not_due", acked)
+            return event_of(lane, delivery, envelope, "not_due", acked)
         case Held():
             wait_s = min((claimed.until - claimed.now).total_seconds(), _HELD_S)
             acked = await lane.settler.wait(delivery, envelope.key, wait_s)
-            return _event(lane, delivery, envelope, "held", acked)
+            return event_of(lane, delivery, envelope, "held", acked)
         case Conflict():
             await _bury_stray(lane, letters.of_conflict(lane.name, envelope))
             acked = await lane.settler.ack(delivery)
-            return _event(lane, delivery, envelope, "conflict", acked, reason=Reason.KEY_CONFLICT)
+            return event_of(lane, delivery, envelope, "conflict", acked, reason=Reason.KEY_CONFLICT)
         case _:
             assert_never(claimed)
 
@@ -212,8 +214,7 @@ async def _keep_malformed(lane: Lane, delivery: Delivery, malformed: Malformed) 
     """A message that breaks the contract ends in the dead letters, with its bytes, and the lane goes on."""
     await _bury_stray(lane, letters.of_malformed(lane.name, malformed))
     acked = await lane.settler.ack(delivery)
-    age_s = _age_s(delivery)
-    return Settled("malformed", lane.name, malformed.key, reason=malformed.reason, total_s=age_s, acked=acked)
+    return event_of(lane, delivery, malformed, "malformed", acked, reason=malformed.reason)
 
 
 async def _bury_stray(lane: Lane, letter: Letter) -> None:
@@ -287,7 +288,7 @@ async def _settle(
     if recorded is Recorded.CLAIM_LOST:
         # Another owner decides. This copy waits until it has, so that the job has a carrier whatever happens.
         acked = await lane.settler.wait(delivery, envelope.key, _HELD_S)
-        return _event(lane, delivery, envelope, "claim_lost", acked, claimed, judged)
+        return event_of(lane, delivery, envelope, "claim_lost", acked, claimed, judged)
     match judged.verdict:
         case Complete() | Bury() | Hold():
             acked = await _ack_final(lane, delivery, envelope.key, claimed.fence)
@@ -298,7 +299,7 @@ async def _settle(
             acked = await lane.settler.give_back(delivery)
         case _:
             assert_never(judged.verdict)
-    return _event(lane, delivery, envelope, name_of(judged.verdict), acked, claimed, judged)
+    return event_of(lane, delivery, envelope, name_of(judged.verdict), acked, claimed, judged)
 
 
 async def _ack_final(lane: Lane, delivery: Delivery, key: str, fence: int) -> bool:
@@ -309,35 +310,3 @@ async def _ack_final(lane: Lane, delivery: Delivery, key: str, fence: int) -> bo
         with suppress(LedgerUnavailable):
             await lane.ledger.settled(lane.name, key, fence)
     return acked
-
-
-def _age_s(delivery: Delivery) -> float:
-    return time.monotonic() - delivery.taken_at
-
-
-def _event(
-    lane: Lane,
-    delivery: Delivery,
-    envelope: Envelope,
-    disposition: str,
-    acked: bool,
-    claimed: Fresh | None = None,
-    judged: Judged | None = None,
-    *,
-    reason: str | None = None,
-) -> Settled:
-    return Settled(
-        disposition=disposition,
-        lane=lane.name,
-        key=envelope.key,
-        type=envelope.type,
-        run=envelope.run,
-        outcome=judged.outcome if judged else None,
-        reason=(judged.reason if judged else reason) or None,
-        attempt=claimed.attempt if claimed else None,
-        fence=claimed.fence if claimed else None,
-        ambiguous=claimed.ambiguous if claimed else False,
-        handler_s=judged.handler_s if judged else None,
-        total_s=_age_s(delivery),
-        acked=acked,
-    )

@@ -68,6 +68,8 @@ class Judged:
     started_at: datetime
     ended_at: datetime
     handler_s: float | None = None
+    ended: float | None = None
+    """When the handler returned, on the monotonic clock, in seconds."""
     recorded: bool = False
     follow_ups: Sequence[Job] = ()
     """Jobs that the attempt has promised: they count if it completes the job."""
@@ -234,6 +236,7 @@ async def _run(job: _Job) -> Judged:
         retry_after_cap_s=policy.retry_after_cap_s,
         cut=job.lane.drain.cuts,
     )
+    ended = time.monotonic()
     if faults.ARMED:
         faults.point("effect")
     job.entry.saw(saw_up(result))
@@ -252,7 +255,8 @@ async def _run(job: _Job) -> Judged:
         getattr(result, "detail", ""),
         started_at,
         ended_at,
-        time.monotonic() - mark,
+        ended - mark,
+        ended,
         recorded=job.context.completed,
         follow_ups=job.context.follow_ups,
         raised=getattr(result, "raised", NOTHING),

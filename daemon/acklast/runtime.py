@@ -5,28 +5,24 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import random
 import socket
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from typing import Final
 
+from acklast.assembly import Assembly, budgets_of
 from acklast.broker import Link
 from acklast.carriers import CarrierSender
 from acklast.chores import Chore
-from acklast.config.models import Config, Custody
+from acklast.config.models import Config
 from acklast.config.rotation import Servers
 from acklast.config.servers import Receiver
 from acklast.consumer import Consumer
-from acklast.delivery import process
 from acklast.drain import Receipt, Tally, Tasks, drain, said
 from acklast.errands import chores_of
 from acklast.errors import Exit
 from acklast.handlers.app import App
 from acklast.health import Health, health_of
-from acklast.inlets import Inlet, open_intake
 from acklast.instance import Instance
-from acklast.intake import Intake
 from acklast.lane import Drain, Lane
 from acklast.ledger.budgets import PostgresBook
 from acklast.ledger.connect import Address
@@ -34,35 +30,25 @@ from acklast.ledger.controls import PostgresWire
 from acklast.ledger.lease import Lease
 from acklast.ledger.postgres import PostgresLedger
 from acklast.ledger.watch import LedgerWatch
-from acklast.letterbox import Letterbox
 from acklast.notify import Notify
 from acklast.overlong import Overlong
-from acklast.pacing.alone import Alone
-from acklast.pacing.budgets import Budget, Limits
-from acklast.pacing.circuit import circuit_of
 from acklast.pacing.exchange import Exchange
-from acklast.pacing.lanes import LanePacing
-from acklast.pacing.prefetch import Prefetch
-from acklast.pacing.slots import Slots
-from acklast.pacing.turn import Turn
 from acklast.probes import Probes
 from acklast.readiness import Readiness
 from acklast.receiver import KNOWN_AIORMQ, knows_library, library_version
 from acklast.reloading import Followers, Reloading, Source
-from acklast.reporter import Observed, reports_of
-from acklast.settle import Delivery, Settler
+from acklast.reporter import reports_of
 from acklast.steering import Steering
 from acklast.stop import Stop, stop_signals
 from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
+from acklast.telemetry.wiring import open_telemetry
 from acklast.upkeep import Upkeep
 from acklast.vitals import Vitals
 from acklast.watchdog import Watchdog
 
 _COLLECT_AFTER: Final = 20_000
 """More objects made than freed since the last look."""
-_REQUEUE_S: Final = 1.0
-"""Pause before a delivery on which acklast itself failed is requeued, so that a defect does not spin."""
 
 
 async def run(config: Config, app: App, read: Callable[[], Config]) -> Exit:
@@ -73,7 +59,8 @@ async def run(config: Config, app: App, read: Callable[[], Config]) -> Exit:
         BrokerUnavailable, LedgerUnavailable: it cannot start now.
     """
     tally = Tally()
-    emitter = Emitter(sink := log.configure(config.log.level, config.log.format), tally)
+    telemetry = open_telemetry(os.environ, version=config.version, instance=config.instance)
+    emitter = Emitter(sink := log.configure(config.log.level, config.log.format), tally, *telemetry.sinks)
     app.prepare({name: lane.concurrency for name, lane in config.lanes.items()})
     with Instance(config.state_dir, config.instance) as instance, stop_signals(emitter, reloads=True) as stop:
         servers = Servers(config, os.environ)
@@ -90,6 +77,7 @@ async def run(config: Config, app: App, read: Callable[[], Config]) -> Exit:
             await app.stop()
             await ledger.close()
     emitter.notice("drain.receipt", **said(receipt))
+    await telemetry.close()
     return Exit.CUT if receipt.cut else Exit.OK
 
 
@@ -131,7 +119,6 @@ class Daemon:
         )
         self._drain = Drain()
         self._tasks = Tasks()
-        self._alone = Alone()
         self._watch = LedgerWatch(emitter, self._readiness.ledger)
         self._lease = Lease(
             ledger,
@@ -145,17 +132,29 @@ class Daemon:
         self._consuming = self._link("consumer", bulk=self._reads_in_bulk())
         self._publishing = self._link("publisher", bulk=False)
         self._upkeep = Upkeep(config, self._consuming, emitter)
-        self._budgets = {name: self._budget(name) for name in self._budgets_in_use()}
-        self._circuits = {
-            name: circuit_of(name, config.budgets[name].breaker.rules(), emitter) for name in self._budgets
-        }
-        self._exchange = Exchange(self._budgets.values(), self._lease, emitter)
+        budgets = budgets_of(config)
+        self._exchange = Exchange(budgets.values(), self._lease, emitter)
         self._steering = Steering(
             config, self._exchange, self._lease, emitter, on_paused=self._readiness.paused
         )
-        self._prefetches: dict[str, list[Prefetch]] = {}
-        self._observed: list[Observed] = []
         self._send = CarrierSender(self._publishing, timeout_s=config.broker.publish_timeout_s)
+        self._assembly = Assembly(
+            config=config,
+            app=app,
+            ledger=ledger,
+            lease=self._lease,
+            emitter=emitter,
+            drain=self._drain,
+            tasks=self._tasks,
+            watch=self._watch,
+            send=self._send,
+            consuming=self._consuming,
+            upkeep=self._upkeep,
+            readiness=self._readiness,
+            vitals=self._vitals,
+            worker=self._worker,
+            budgets=budgets,
+        )
 
     def _chores(self, lanes: list[Lane]) -> list[Chore]:
         return chores_of(
@@ -171,15 +170,6 @@ class Daemon:
             emitter=self._emitter,
             worker=self._worker,
         )
-
-    def _budgets_in_use(self) -> Iterator[str]:
-        used = {lane.budget for lane in self._config.lanes.values()}
-        return (name for name in self._config.budgets if name in used)
-
-    def _budget(self, name: str) -> Budget:
-        settings = self._config.budgets[name]
-        limits = Limits(settings.arrival_bound_s, settings.concurrency, settings.burst)
-        return Budget(name, settings.ours(), limits, shared=True)
 
     def _reads_in_bulk(self) -> bool:
         """The library's reader is always right; the bulk one only over a library that it knows."""
@@ -208,7 +198,7 @@ class Daemon:
     async def run(self, stop: Stop, tally: Tally, source: Source) -> Receipt:
         """Start, wait for the stop, drain, close. The lease ends last: until then our claims are ours."""
         consumers: list[asyncio.Task[None]] = []
-        lanes = [self._lane(name) for name in self._config.lanes]
+        lanes = self._assembly.lanes()
         chores = self._chores(lanes)
         followers = Followers(self._app, lanes, tuple(chores), self._steering)
         told = self._readiness, self._notify, self._emitter
@@ -221,12 +211,11 @@ class Daemon:
             await self._lease.start()
             await self._steering.start(PostgresWire(self._address(), self._steering.changed))
             await self._exchange.start(self._book())
-            made = [consumer for lane in lanes for consumer in self._consumers(lane)]
-            made += self._letterbox(lanes)
+            made = self._assembly.consumers(lanes)
             self._steering.steer(
                 {lane.name: lane for lane in lanes},
-                self._prefetches,
-                reports_of(self._observed),
+                self._assembly.prefetches,
+                reports_of(self._assembly.observed),
                 stop.asked.set,
             )
             consumers = [asyncio.create_task(consumer.run(), name="consumer") for consumer in made]
@@ -277,107 +266,13 @@ class Daemon:
         await self._probes.close()
 
     def _health(self) -> Health:
-        return health_of(self._readiness, dict(one.state() for one in self._observed))
+        return health_of(self._readiness, dict(one.state() for one in self._assembly.observed))
 
     def _address(self) -> Address:
         return Address.of(self._servers.ledger, allow_unsafe_server=self._config.ledger.allow_unsafe_server)
 
     def _book(self) -> PostgresBook:
         return PostgresBook(self._address(), self._exchange.heard, self._exchange.look_again)
-
-    def _lane(self, name: str) -> Lane:
-        lane = self._config.lanes[name]
-        budget = self._budgets[lane.budget] if lane.budget else None
-        return Lane(
-            name=name,
-            app=self._app,
-            policy=lane.policy(),
-            ledger=self._ledger,
-            lease=self._lease,
-            pacing=LanePacing(
-                Slots(lane.concurrency),
-                budget,
-                self._circuits[lane.budget] if lane.budget else None,
-                budget.gate() if budget else None,
-                self._alone,
-                Turn(name, lane.weight),
-            ),
-            settler=self._settler(name),
-            emitter=self._emitter,
-            drain=self._drain,
-            worker=self._worker,
-            version=self._config.version,
-            chance=random.random,
-            custody=lane.custody is Custody.LEDGER,
-            watch=self._watch,
-        )
-
-    def _settler(self, lane: str) -> Settler:
-        return Settler(
-            lane,
-            self._config.names,
-            self._send,
-            self._emitter,
-            abandoned=lambda: self._drain.abandoned,
-            repair=self._upkeep.repair,
-            buckets_s=self._config.wait_buckets_s,
-        )
-
-    def _consumers(self, lane: Lane) -> list[Consumer]:
-        """One for each queue of the lane."""
-        loop = asyncio.get_running_loop()
-
-        def start(delivery: Delivery) -> None:
-            self._tasks.add(delivery, loop.create_task(self._process(lane, intake, delivery)))
-
-        settings = self._config.lanes[lane.name]
-        quota = self._config.budgets[settings.budget].ours() if settings.budget else None
-        intake, inlets = open_intake(lane, settings, quota, self._config.names, self._tasks, start)
-        for inlet in inlets:
-            inlet.prefetch.stuck = lane.settler.stuck
-        self._prefetches[lane.name] = [inlet.prefetch for inlet in inlets if inlet.follows]
-        consumers = [self._consumer(lane, inlet) for inlet in inlets]
-        self._observed.append(Observed(lane, intake, consumers[0]))
-        intake.lane = lane.name
-        self._vitals.add(intake)
-        return consumers
-
-    def _consumer(self, lane: Lane, inlet: Inlet) -> Consumer:
-        return Consumer(
-            lane.name,
-            inlet.queue,
-            inlet.prefetch,
-            self._consuming,
-            inlet.take,
-            inlet.recall,
-            self._emitter,
-            partial(self._upkeep.fit, inlet.queue),
-            longest_s=self._config.broker.longest_unacked_s / 3,
-            gate=lane.pacing.gate,
-            backlog=partial(lane.pacing.saw_backlog, inlet.queue),
-            on_change=partial(self._readiness.lane, lane.name, inlet.queue),
-        )
-
-    def _letterbox(self, lanes: list[Lane]) -> list[Consumer]:
-        """One for each queue of what the broker set aside."""
-        fan_outs = self._config.fan_outs
-        box = Letterbox(self._config.names, lanes, self._send, self._settler(""), self._tasks, fan_outs)
-        return box.consumers(self._consuming, self._emitter, self._upkeep.fit, self._readiness.letterbox)
-
-    async def _process(self, lane: Lane, intake: Intake, delivery: Delivery) -> None:
-        intake.begun()
-        try:
-            await process(lane, delivery)
-        except Exception as defect:
-            # A defect of ours must neither vanish nor hold a prefetch slot for ever.
-            self._emitter.notice(
-                "delivery.defect", "error", lane=lane.name, tag=delivery.tag, exc_info=defect
-            )
-            await asyncio.sleep(_REQUEUE_S)
-            await lane.settler.give_back(delivery)
-        finally:
-            self._tasks.end(delivery)
-            intake.go_on()
 
     async def _tell_when_ready(self, consumers: list[Consumer]) -> None:
         await asyncio.gather(*(consumer.ready.wait() for consumer in consumers))

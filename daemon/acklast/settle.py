@@ -61,6 +61,12 @@ class Delivery:
     channel: ConsumeChannel
     taken_at: float = field(default_factory=time.monotonic)
     """When it was taken in, on the monotonic clock, in seconds."""
+    entered_at: float | None = None
+    """When there were a slot and a permit for it; this and what follows on the same clock."""
+    claimed_at: float | None = None
+    """When the ledger had answered to the claim."""
+    recorded_at: float | None = None
+    """When the verdict was durable."""
     over: bool = False
     """It was acked or given back, and its tag means nothing any more."""
     handing_on: bool = False

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acklast.ledger.evidence import clean, storable_json, trace_id
+from acklast.ledger.evidence import clean, storable_json
+from acklast.telemetry.traceparent import trace_id
 
 ANY_TEXT = st.text(st.characters() | st.sampled_from("\x00\ud800\udfff\\u0"))
 ANY_JSON = st.recursive(

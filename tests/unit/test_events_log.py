@@ -52,6 +52,7 @@ def test_a_job_is_one_line_with_what_says_something(capsys: pytest.CaptureFixtur
             outcome="done",
             attempt=1,
             fence=4,
+            trace_id="a" * 32,
             handler_s=0.12345678,
             total_s=0.2,
         )
@@ -69,6 +70,7 @@ def test_a_job_is_one_line_with_what_says_something(capsys: pytest.CaptureFixtur
         "outcome": "done",
         "attempt": 1,
         "fence": 4,
+        "trace_id": "a" * 32,
         "handler_s": 0.123457,
         "total_s": 0.2,
     }
@@ -95,6 +97,7 @@ seconds = st.none() | st.floats(0, 1e9).map(lambda s: round(s, 6))
         st.booleans(),
         *[seconds] * 2,
         st.booleans(),
+        trace_id=st.none() | texts,
     )
 )
 def test_a_line_says_the_same_as_structlog_would_whatever_it_holds(event: Settled) -> None:

@@ -49,6 +49,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ),
     ("lane",),
     ("judge",),
+    ("settled",),
     ("delivery",),
     (
         "consumer",
@@ -80,7 +81,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "redriver",
         "schedule",
     ),
-    ("errands",),
+    ("errands", "assembly"),
     ("runtime",),
     ("cli", "console"),
     ("testing",),

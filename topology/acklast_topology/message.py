@@ -19,6 +19,8 @@ OWN_HEADERS: Final = frozenset({KEY_HEADER, DEADLINE_HEADER, NOT_BEFORE_HEADER, 
 JSON: Final = "application/json"
 """The content type of a message that does not say."""
 MAX_PRIORITY: Final = 9
+UNSET_PRIORITY: Final = 4
+"""The priority of a message that has none, as RabbitMQ's quorum queues have it."""
 PERSISTENT: Final = 2
 """The ``delivery_mode`` of a message that a broker keeps through its own restart."""
 
@@ -45,6 +47,13 @@ class Reason(StrEnum):
     BROKER_MAXLEN = "broker_maxlen"
     BROKER_REJECTED = "broker_rejected"
     BROKER_DEAD_LETTER = "broker_dead_letter"
+
+
+def priority_class(priority: int | None) -> str:
+    """``high`` above what a message without a priority has, ``low`` below it, or ``normal``."""
+    if priority is None or priority == UNSET_PRIORITY:
+        return "normal"
+    return "high" if priority > UNSET_PRIORITY else "low"
 
 
 class OddTime(int):

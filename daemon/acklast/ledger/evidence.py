@@ -18,7 +18,6 @@ REASON_LIMIT: Final = 200
 
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
-_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 def clean(text: str, limit: int = DETAIL_LIMIT) -> str:
@@ -56,10 +55,3 @@ def plain(value: Any) -> Any:
         case _:
             text = str(value)
             return clean(text, limit=len(text))
-
-
-def trace_id(headers: Mapping[str, Any]) -> str | None:
-    """The trace that a message belongs to, by its W3C ``traceparent``."""
-    parent = headers.get("traceparent")
-    match = _TRACEPARENT.fullmatch(parent) if isinstance(parent, str) else None
-    return match[1] if match else None

@@ -12,12 +12,13 @@ from acklast.ledger.api import Conflict, Decided, Fresh, Held, Letter, NotDue, R
 from acklast.ledger.batch import Answer, Batch, Item
 from acklast.ledger.columns import ACKED, ASKED, DONE, FOLLOW, KEPT, SETTLED, TOLD
 from acklast.ledger.connect import Busy, Link, Rows
-from acklast.ledger.evidence import REASON_LIMIT, clean, storable_json, trace_id
+from acklast.ledger.evidence import REASON_LIMIT, clean, storable_json
 from acklast.ledger.notes import ranges
 from acklast.ledger.promises import job_fields
 from acklast.ledger.refusals import session_lost
 from acklast.ledger.statement import REAP, statement
 from acklast.ledger.stopping import STOP
+from acklast.telemetry.traceparent import trace_id
 
 SETTINGS: Final = {
     # The plan must not depend on how large the tables were when it was made: every row is found by its

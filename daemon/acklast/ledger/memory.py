@@ -34,11 +34,12 @@ from acklast.ledger.api import (
     State,
 )
 from acklast.ledger.changes import FAILURES, Change, change_for
-from acklast.ledger.evidence import REASON_LIMIT, clean, storable_json, trace_id
+from acklast.ledger.evidence import REASON_LIMIT, clean, storable_json
 from acklast.ledger.memory_rows import FINAL, Job, KeptLetter, Rows, Run, Worker, prune_rows
 from acklast.ledger.refusals import claim_lost, session_lost
 from acklast.ledger.retention import Keeps, Step
 from acklast.outcome import Complete
+from acklast.telemetry.traceparent import trace_id
 from acklast_topology.items import Manifested
 from acklast_topology.job import Job as Promised
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Final
 from acklast.config.fair import FairBy
 from acklast.pacing.fair import Fair
 from acklast_topology.contract import RawMessage
+from acklast_topology.message import UNSET_PRIORITY
 from acklast_topology.value import value
 
 if TYPE_CHECKING:
     from acklast.pacing.permit import Permit
 
-_UNSET: Final = 4
-"""The priority of a message that has none, as RabbitMQ's quorum queues have it."""
 _HIGHEST: Final = 9
 
 
@@ -34,8 +33,8 @@ NOBODYS: Final = Turn()
 
 def weight_of(priority: int | None) -> float:
     """How often jobs of this priority start, beside those without one: from 0.2 (0) to 2 (9)."""
-    level = _UNSET if priority is None else min(max(priority, 0), _HIGHEST)
-    return (level + 1) / (_UNSET + 1)
+    level = UNSET_PRIORITY if priority is None else min(max(priority, 0), _HIGHEST)
+    return (level + 1) / (UNSET_PRIORITY + 1)
 
 
 class Turns:
@@ -49,7 +48,7 @@ class Turns:
     def of(self, raw: RawMessage) -> Turn:
         """Never raises, whatever the message holds: one that breaks the contract has a flow too."""
         priority = raw.priority
-        flow = (self._fair_by.key(raw), _UNSET if priority is None else priority)
+        flow = (self._fair_by.key(raw), UNSET_PRIORITY if priority is None else priority)
         return Turn(self._lane, self.lane_weight, flow, weight_of(priority))
 
 

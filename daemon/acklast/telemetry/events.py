@@ -37,8 +37,25 @@ class Settled:
     fence: int | None = None
     ambiguous: bool = False
     handler_s: float | None = None
+    """From the handler's start to its return."""
     total_s: float | None = None
+    """From when the delivery was taken in until it was settled."""
     acked: bool = True
+    priority: str = "normal"
+    """``high``, ``normal`` or ``low``."""
+    queue_s: float | None = None
+    """From the publisher's timestamp, or ``not-before`` where that is later, until the delivery was taken in:
+    of first attempts that a handler was started for. By two clocks, and a timestamp is whole seconds."""
+    pace_s: float | None = None
+    """From when it was taken in until a slot and a permit were there."""
+    claim_s: float | None = None
+    """What the ledger took to answer to the claim."""
+    record_s: float | None = None
+    """What the ledger took to record the verdict."""
+    effect_to_ack_s: float | None = None
+    """From the handler's return to the ack: how long an effect stands that the broker has not heard of."""
+    trace_id: str | None = None
+    """The trace that the job belongs to, 32 hexadecimal digits."""
 
 
 Event: TypeAlias = Notice | Settled

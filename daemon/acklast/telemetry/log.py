@@ -152,6 +152,8 @@ def _line(event: Settled, level: str) -> str:
         parts.append(f',"attempt":{event.attempt}')
     if event.fence is not None:
         parts.append(f',"fence":{event.fence}')
+    if event.trace_id is not None:
+        parts.append(f',"trace_id":{quoted(event.trace_id)}')
     if event.ambiguous:
         parts.append(',"ambiguous":true')
     if event.handler_s is not None:
@@ -184,6 +186,7 @@ def _said(event: Settled) -> dict[str, Any]:
         ("reason", event.reason),
         ("attempt", event.attempt),
         ("fence", event.fence),
+        ("trace_id", event.trace_id),
     )
     said: dict[str, Any] = {name: value for name, value in pairs if value is not None}
     if event.ambiguous:
