@@ -61,6 +61,7 @@ async def run(config: Config, app: App, read: Callable[[], Config]) -> Exit:
     tally = Tally()
     telemetry = open_telemetry(os.environ, version=config.version, instance=config.instance)
     emitter = Emitter(sink := log.configure(config.log.level, config.log.format), tally, *telemetry.sinks)
+    telemetry.start(emitter)
     app.prepare({name: lane.concurrency for name, lane in config.lanes.items()})
     with Instance(config.state_dir, config.instance) as instance, stop_signals(emitter, reloads=True) as stop:
         servers = Servers(config, os.environ)

@@ -1,0 +1,137 @@
+"""The standard variables of OpenTelemetry: what they switch on, and what stops the start."""
+
+from __future__ import annotations
+
+import pytest
+
+from acklast.errors import ConfigError
+from acklast.telemetry.variables import Batching, Exporter, Exporting, Sampling, Signal, exporting_of
+
+HOST = "http://collector"
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+
+
+def test_nothing_is_exported_where_nothing_is_named() -> None:
+    assert exporting_of({}) == Exporting()
+    assert exporting_of({ENDPOINT: " ", "OTEL_TRACES_EXPORTER": ""}) == Exporting()
+
+
+def test_an_endpoint_is_enough_for_traces_and_metrics() -> None:
+    routes = exporting_of({ENDPOINT: f"{HOST}:4318/"}).routes
+    assert {signal: route.endpoint for signal, route in routes.items()} == {
+        Signal.TRACES: f"{HOST}:4318/v1/traces",
+        Signal.METRICS: f"{HOST}:4318/v1/metrics",
+    }
+    assert {route.protocol for route in routes.values()} == {"http/protobuf"}
+
+
+def test_logs_are_exported_only_where_they_are_asked_for() -> None:
+    routes = exporting_of({ENDPOINT: f"{HOST}:4318", "OTEL_LOGS_EXPORTER": "otlp"}).routes
+    assert routes[Signal.LOGS].endpoint == f"{HOST}:4318/v1/logs"
+
+
+def test_an_exporter_is_enough() -> None:
+    routes = exporting_of({"OTEL_TRACES_EXPORTER": "otlp"}).routes
+    assert [route.endpoint for route in routes.values()] == ["http://localhost:4318/v1/traces"]
+    assert (
+        exporting_of({"OTEL_TRACES_EXPORTER": "console"}).routes[Signal.TRACES].exporter is Exporter.CONSOLE
+    )
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"OTEL_SDK_DISABLED": "true"},
+        {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "prometheus"},
+    ],
+    ids=["disabled", "none"],
+)
+def test_what_switches_off_wins_over_an_endpoint(env: dict[str, str]) -> None:
+    assert exporting_of({ENDPOINT: f"{HOST}:4318", **env}).routes == {}
+
+
+@pytest.mark.parametrize(
+    ("env", "protocol", "endpoint"),
+    [
+        ({ENDPOINT: f"{HOST}:4317"}, "grpc", f"{HOST}:4317"),
+        ({ENDPOINT: "collector:4317"}, "grpc", f"{HOST}:4317"),
+        ({ENDPOINT: f"{HOST}:9", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "grpc", f"{HOST}:9"),
+        (
+            {
+                ENDPOINT: f"{HOST}:4317",
+                "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"{HOST}:9/t",
+                "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf",
+            },
+            "http/protobuf",
+            f"{HOST}:9/t",
+        ),
+    ],
+    ids=["its port", "without a scheme", "by name", "the signal's own"],
+)
+def test_the_protocol_and_the_place_of_a_signal(env: dict[str, str], protocol: str, endpoint: str) -> None:
+    route = exporting_of(env).routes[Signal.TRACES]
+    assert (route.protocol, route.endpoint) == (protocol, endpoint)
+
+
+def test_the_rest_is_read_as_the_specification_has_it() -> None:
+    read = exporting_of(
+        {
+            ENDPOINT: f"{HOST}:4318",
+            "OTEL_EXPORTER_OTLP_HEADERS": "api-key=a%20b, tenant=x",
+            "OTEL_EXPORTER_OTLP_TRACES_HEADERS": "tenant=y",
+            "OTEL_EXPORTER_OTLP_TIMEOUT": "2500",
+            "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip",
+            "OTEL_RESOURCE_ATTRIBUTES": "service.name=one,team=rent",
+            "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
+            "OTEL_TRACES_SAMPLER_ARG": "0.01",
+            "OTEL_BSP_MAX_QUEUE_SIZE": "100",
+            "OTEL_BSP_SCHEDULE_DELAY": "200",
+            "OTEL_METRIC_EXPORT_INTERVAL": "1000",
+        }
+    )
+    route = read.routes[Signal.TRACES]
+    assert route.headers == {"api-key": "a b", "tenant": "y"}
+    assert (route.timeout_s, route.compression) == (2.5, "gzip")
+    assert (read.service, read.attributes["team"]) == ("one", "rent")
+    assert read.sampling == Sampling("parentbased_traceidratio", 0.01)
+    assert read.spans == Batching(100, 100, 0.2)
+    assert read.metrics_every_s == 1.0
+    assert "a b" not in repr(read)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("OTEL_TRACES_EXPORTER", "zipkin", "otlp, console, none"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "grpc, http/protobuf"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "brotli", "none, gzip"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "10", "100 or more"),
+        ("OTEL_TRACES_SAMPLER", "sometimes", "parentbased_traceidratio"),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "0", "1 or more"),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4096", "from 1 to 2048"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "soon", "1 or more"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "team", "KEY=VALUE"),
+        ("OTEL_SDK_DISABLED", "yes", "true, false"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_named_with_what_can(name: str, value: str, told: str) -> None:
+    with pytest.raises(ConfigError) as stopped:
+        exporting_of({ENDPOINT: f"{HOST}:4318", name: value})
+    assert name in stopped.value.what
+    assert told in stopped.value.remedy
+
+
+def test_the_ratio_is_between_none_and_all() -> None:
+    env = {ENDPOINT: HOST, "OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "5"}
+    with pytest.raises(ConfigError, match="from 0 to 1"):
+        exporting_of(env)
+
+
+@pytest.mark.parametrize("value", ["ftp://u:hidden@h:1", "http://u:hidden@h:notaport", "http://u:hidden@"])
+def test_a_url_and_a_header_are_never_shown(value: str) -> None:
+    with pytest.raises(ConfigError) as stopped:
+        exporting_of({ENDPOINT: value})
+    assert "hidden" not in str(stopped.value)
+    with pytest.raises(ConfigError) as stopped:
+        exporting_of({ENDPOINT: HOST, "OTEL_EXPORTER_OTLP_HEADERS": "hidden"})
+    assert "hidden" not in str(stopped.value)
