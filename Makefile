@@ -69,7 +69,8 @@ format: $(READY) ## Put style and formatting right where that is safe
 types: $(READY) ## Check types
 	@$(BIN)/mypy
 
-test-systemd: servers ## Boot a real systemd in a container, with the units in it, and try them; as root, 6 minutes
+test-systemd: servers ## Boot a real systemd in a container, with the units in it, and try them; as root, 8 minutes
+	@$(BIN)/python -m dev.need booted
 	@$(BIN)/python -m pytest -m booted --timeout=300 tests/booted $(ARGS)
 
 soak: servers clients ## Run the long tests
@@ -86,9 +87,12 @@ $(BENCH_READY): $(READY) requirements-bench.lock
 LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet $(UPGRADE) --generate-hashes \
     --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
-lock: $(READY) ## Write both locks anew, newest versions; UPGRADE= keeps those that still fit
+lock: $(READY) ## Write the locks anew, newest versions; UPGRADE= keeps those that still fit
 	@$(LOCK) --extra daemon --extra dev --output-file requirements.lock pyproject.toml
-	@# Both end up in one environment, so the second may not ask for another version than the first.
+	@# What a host runs, and builds the product with: of the same versions that are tested.
+	@$(LOCK) --extra daemon --build-deps-for wheel --constraint requirements.lock \
+	    --output-file requirements-daemon.lock pyproject.toml
+	@# Both end up in one environment, so this one may not ask for another version than the first.
 	@$(LOCK) --extra daemon --extra bench --constraint requirements.lock \
 	    --output-file requirements-bench.lock pyproject.toml
 

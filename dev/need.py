@@ -1,6 +1,7 @@
 """Finds the programs that the stack runs, and installs them where that needs no question.
 
-``python -m dev.need`` does both ahead of time; with ``clients`` for the publishers that some tests run.
+``python -m dev.need`` does both ahead of time; with ``clients`` for the publishers that some tests run, with
+``booted`` for what boots a systemd.
 """
 
 from __future__ import annotations
@@ -69,6 +70,29 @@ def debootstrap() -> Path:
         Missing: not there, and it may not be installed from here.
     """
     return _find_or_install(lambda: _on_path("debootstrap"), "debootstrap", "debootstrap")
+
+
+def systemd_nspawn() -> Path:
+    """``systemd-nspawn``, which boots a systemd in a container, installed by apt where missing.
+
+    Raises:
+        Missing: not there, and it may not be installed from here.
+    """
+    return _find_or_install(lambda: _on_path("systemd-nspawn"), "systemd-nspawn", "systemd-container")
+
+
+def system_python() -> Path:
+    """The distribution's own Python, with what makes virtual environments, installed by apt where missing.
+
+    Raises:
+        Missing: not there, and it may not be installed from here.
+    """
+    return _find_or_install(_installed_python, "Debian's Python with venv", "python3-venv")
+
+
+def _installed_python() -> Path | None:
+    python = Path("/usr/bin/python3")
+    return python if python.exists() and _quietly([str(python), "-c", "import ensurepip"]) == 0 else None
 
 
 def amqp_publish() -> Path:
@@ -228,6 +252,14 @@ def have_clients() -> int:
     return 0
 
 
+def have_booted() -> int:
+    """Have at hand what boots a systemd in a container. Without it those tests are skipped: no error."""
+    if os.geteuid() == 0:
+        _complain(systemd_nspawn)
+        _complain(system_python)
+    return 0
+
+
 def _npm_install() -> str:
     return (
         "ACKLAST_DEV_INSTALL forbids to install them"
@@ -251,4 +283,5 @@ def _complain(find: Callable[[], Path]) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(have_clients() if sys.argv[1:] == ["clients"] else main())
+    wanted = {"clients": have_clients, "booted": have_booted}
+    sys.exit(wanted[sys.argv[1]]() if sys.argv[1:] else main())

@@ -1,7 +1,8 @@
-"""A real systemd, booted in a container on an overlay of this machine. As root; its network is the machine's.
+"""A real systemd, booted in a container on an overlay of this machine. As root.
 
-What is written in there goes to memory and is gone at the end. Nothing of the machine's own systemd is asked
-for anything: the container is not registered, and runs in control groups of its own.
+Its network is the machine's, unless it is ``alone``. What is written in there goes to memory and is gone at
+the end. Nothing of the machine's own systemd is asked for anything: the container is not registered, and runs
+in control groups of its own.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ _NEEDS: Final = "/opt/needs"
 _BOOT_S: Final = 60.0
 _OFF_S: Final = 90.0
 _CGROUPS: Final = Path("/sys/fs/cgroup")
-# Of the machine's services none is to run twice.
-_MASKED: Final = [
+# On the machine's network none of its servers is to run twice.
+_SERVERS: Final = [
     "epmd.service",
     "epmd.socket",
     "postgresql.service",
     "rabbitmq-server.service",
     "redis-server.service",
+]
+_MASKED: Final = [
     "systemd-timesyncd.service",
     "systemd-networkd.service",
     "systemd-networkd-wait-online.service",
@@ -47,7 +50,7 @@ _MASKED: Final = [
 _LAUNCH: Final = """\
 set -e
 for group in {groups}; do echo $$ > "$group/cgroup.procs"; done
-exec systemd-nspawn --register=no --keep-unit -D {root} -M {name} --console=pipe {binds} \
+exec systemd-nspawn --register=no --keep-unit -D {root} -M {name} --console=pipe {options} \
     --boot systemd.unit=basic.target </dev/null >{log} 2>&1
 """
 # The paths of the machine's Python may lie in a home directory, which no sandboxed service sees.
@@ -78,10 +81,16 @@ def _hierarchies() -> list[Path]:
 
 
 class Machine:
-    """The booted container. ``root`` is its file system, as this machine sees it."""
+    """The booted container. ``root`` is its file system, as this machine sees it.
 
-    def __init__(self, directory: Path) -> None:
+    One that is ``alone`` has a loopback of its own and no other network, and may run servers.
+    """
+
+    def __init__(self, directory: Path, *, alone: bool = False) -> None:
         self.name = f"acklast-{token_hex(4)}"
+        self.binds = {sys.base_prefix: _PYTHON, sysconfig.get_path("purelib"): _NEEDS}
+        """What of this machine's can be read in there, and where."""
+        self._alone = alone
         self.root = directory / "fs"
         self._log = directory / "boot.log"
         self._groups = [path / self.name for path in _hierarchies()]
@@ -93,7 +102,7 @@ class Machine:
     def prepare(self) -> None:
         """Take away what is this machine's own, before the boot."""
         system = self.root / "etc/systemd/system"
-        for unit in _MASKED:
+        for unit in _MASKED + ([] if self._alone else _SERVERS):
             (system / unit).unlink(missing_ok=True)
             (system / unit).symlink_to("/dev/null")
         for link in (system / "timers.target.wants").glob("*"):
@@ -110,12 +119,12 @@ class Machine:
         """
         for group in self._groups:
             group.mkdir()
-        binds = {sys.base_prefix: _PYTHON, sysconfig.get_path("purelib"): _NEEDS}
+        options = [f"--bind-ro={here}:{there}" for here, there in self.binds.items()]
         script = _LAUNCH.format(
             groups=shlex.join(map(str, self._groups)),
             root=shlex.quote(str(self.root)),
             name=self.name,
-            binds=shlex.join(f"--bind-ro={here}:{there}" for here, there in binds.items()),
+            options=shlex.join(["--private-network", *options] if self._alone else options),
             log=shlex.quote(str(self._log)),
         )
         self._nspawn = nspawn = subprocess.Popen(["bash", "-c", script], start_new_session=True)
@@ -162,11 +171,15 @@ class Machine:
 
     # --- what is done in it -------------------------------------------------------------------------
 
+    @property
+    def enter(self) -> list[str]:
+        """What a command begins with that is to run in there, as root."""
+        return ["nsenter", "-t", str(self._pid), "-m", "-u", "-i", "-n", "-p", "-C", "--"]
+
     def run(self, *command: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
         """Run a command in there, as root."""
-        enter = ["nsenter", "-t", str(self._pid), "-m", "-u", "-i", "-n", "-p", "-C", "--"]
         return subprocess.run(
-            [*enter, *command], capture_output=True, text=True, check=False, timeout=timeout_s
+            [*self.enter, *command], capture_output=True, text=True, check=False, timeout=timeout_s
         )
 
     def must(self, *command: str, timeout_s: float = 120) -> str:
@@ -192,8 +205,8 @@ class Machine:
 
 
 @contextmanager
-def machine() -> Iterator[Machine]:
-    """A machine that is prepared and not booted yet; gone at the end.
+def machine(*, alone: bool = False) -> Iterator[Machine]:
+    """A machine that is prepared and not booted yet; gone at the end. ``alone``: ``Machine``.
 
     Raises:
         StackError: no overlay can be mounted here.
@@ -206,7 +219,7 @@ def machine() -> Iterator[Machine]:
         layers = f"lowerdir=/,upperdir={directory}/up,workdir={directory}/wd"
         _mount("-t", "overlay", "overlay", "-o", layers, f"{directory}/fs")
         try:
-            made = Machine(directory)
+            made = Machine(directory, alone=alone)
             made.prepare()
             try:
                 yield made

@@ -119,7 +119,16 @@ def test_no_module_is_a_drawer_for_anything() -> None:
     assert [name(path) for path in code if path.name in drawers] == []
 
 
-@pytest.mark.parametrize("file", ["requirements.lock", "requirements-bench.lock"])
+def test_a_host_installs_the_versions_that_are_tested() -> None:
+    pin = re.compile(r"^([a-z0-9-]+)==(\S+) \\$", re.MULTILINE)
+    tested = dict(pin.findall((ROOT / "requirements.lock").read_text()))
+    installed = dict(pin.findall((ROOT / "requirements-daemon.lock").read_text()))
+    assert {"aio-pika", "asyncpg", "hatchling"} <= set(installed)
+    assert {name for name, version in installed.items() if tested.get(name) != version} == set()
+    assert not {"pytest", "mypy"} & set(installed)
+
+
+@pytest.mark.parametrize("file", ["requirements.lock", "requirements-daemon.lock", "requirements-bench.lock"])
 def test_a_lock_names_nothing_of_where_it_was_made(file: str) -> None:
     lock = (ROOT / file).read_text()
     pins = [line for line in lock.splitlines() if line and not line.startswith((" ", "#"))]
