@@ -1,7 +1,7 @@
 """Finds the programs that the stack runs, and installs them where that needs no question.
 
-``python -m dev.need`` does both ahead of time; with ``clients`` for the publishers that some tests run, with
-``booted`` for what boots a systemd.
+``python -m dev.need`` does both ahead of time; with ``clients`` for what only some tests run, with ``booted`` for
+what boots a systemd.
 """
 
 from __future__ import annotations
@@ -111,6 +111,15 @@ def java_client() -> Path:
         Missing: not there, and it may not be installed from here.
     """
     return _find_or_install(installed_java_client, "RabbitMQ's client for Java", "librabbitmq-client-java")
+
+
+def promtool() -> Path:
+    """``promtool``, which tests the alert rules, installed by apt with Prometheus where missing.
+
+    Raises:
+        Missing: not there, and it may not be installed from here.
+    """
+    return _find_or_install(lambda: _on_path("promtool"), "promtool", "prometheus")
 
 
 def installed_java_client() -> Path | None:
@@ -243,8 +252,9 @@ def main() -> int:
 
 
 def have_clients() -> int:
-    """Have other languages' publishers at hand. Without one the tests that run it are skipped: no error."""
+    """Have at hand what only some tests run, which are skipped without it: that is no error."""
     _complain(amqp_publish)
+    _complain(promtool)
     if shutil.which("java"):
         _complain(java_client)
     if problem := _npm_install():

@@ -35,6 +35,7 @@ _SERVERS: Final = [
     "epmd.service",
     "epmd.socket",
     "postgresql.service",
+    "prometheus.service",
     "rabbitmq-server.service",
     "redis-server.service",
 ]
