@@ -1,7 +1,7 @@
 """Finds the programs that the stack runs, and installs them where that needs no question.
 
-``python -m dev.need`` does both ahead of time; with ``clients`` for what only some tests run, with ``booted`` for
-what boots a systemd.
+``python -m dev.need`` does both ahead of time; with ``clients`` for what only some tests run, with
+``booted`` for what boots a systemd.
 """
 
 from __future__ import annotations
