@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,53 +10,41 @@ from pathlib import Path
 
 import pytest
 
-from dev.need import Missing, promtool
 from harness.promql import selectors, wrong
 from harness.rules import FILE, Rule, alerts, rules
 from monitoring.case import Case, document
 from monitoring.cases import CASES
+from monitoring.promtool import ask
 
 RULES = rules(FILE.read_text())
 ALERTS = alerts()
 RUNBOOK = "docs/how-to/runbook.md"
 
 
-@pytest.fixture(scope="session")
-def tool() -> Path:
-    try:
-        return promtool()
-    except Missing as problem:
-        pytest.skip(f"no promtool: {problem}")
-
-
-def ask(tool: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([tool, *arguments], capture_output=True, text=True, check=False)
-
-
-def test_promtool_takes_the_file(tool: Path) -> None:
-    told = ask(tool, "check", "rules", "--lint=all", "--lint-fatal", str(FILE))
+def test_promtool_takes_the_file(promtool: Path) -> None:
+    told = ask(promtool, "check", "rules", "--lint=all", "--lint-fatal", str(FILE))
     assert told.returncode == 0, told.stderr + told.stdout
 
 
 @pytest.mark.timeout(300)
-def test_when_each_fires_and_when_it_does_not(tool: Path, tmp_path: Path) -> None:
-    said = outcome(tool, tmp_path, CASES)
+def test_when_each_fires_and_when_it_does_not(promtool: Path, tmp_path: Path) -> None:
+    said = outcome(promtool, tmp_path, CASES)
     # All at once, and one by one where that says which.
-    failed = [(f"{case.alert}, {case.what}", outcome(tool, tmp_path, [case])) for case in CASES if said]
+    failed = [(f"{case.alert}, {case.what}", outcome(promtool, tmp_path, [case])) for case in CASES if said]
     assert [one for one in failed if one[1]] == []
     assert said == ""
 
 
-def test_a_case_that_is_wrong_is_found(tool: Path, tmp_path: Path) -> None:
+def test_a_case_that_is_wrong_is_found(promtool: Path, tmp_path: Path) -> None:
     case = next(case for case in CASES if case.alarms)
-    assert "exp:" in outcome(tool, tmp_path, [replace(case, alarms=())])
+    assert "exp:" in outcome(promtool, tmp_path, [replace(case, alarms=())])
 
 
-def outcome(tool: Path, directory: Path, cases: Sequence[Case]) -> str:
+def outcome(promtool: Path, directory: Path, cases: Sequence[Case]) -> str:
     """What promtool says against these cases; nothing where all are as they should be."""
     asked = directory / "cases.json"
     asked.write_text(json.dumps(document(cases, ALERTS)))
-    told = ask(tool, "test", "rules", str(asked))
+    told = ask(promtool, "test", "rules", str(asked))
     return told.stderr + told.stdout if told.returncode else ""
 
 
