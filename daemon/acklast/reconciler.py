@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from aio_pika.abc import AbstractConnection
 from aiormq.exceptions import AMQPError, ChannelNotFoundEntity
@@ -73,6 +73,12 @@ class Found:
 Lanes = Mapping[str, Absence]
 
 
+class Holds(Protocol):
+    """What tells what the daemons hold: ``ledger.missing.Search``, ``ledger.held.Holdings``."""
+
+    async def held(self) -> tuple[datetime, Mapping[str, int]]: ...
+
+
 def queues_of(config: Config) -> Mapping[str, Sequence[str]]:
     """Of each lane the queues in which a job may be that should have started."""
     names = config.names
@@ -118,7 +124,7 @@ async def counts(connection: AbstractConnection, queues: Sequence[str]) -> tuple
 
 
 async def look(
-    search: Search, connection: AbstractConnection, queues: Mapping[str, Sequence[str]], lanes: Lanes
+    search: Holds, connection: AbstractConnection, queues: Mapping[str, Sequence[str]], lanes: Lanes
 ) -> AsyncGenerator[int, None]:
     """Look at the queues, as often as it takes to prove something of each lane, and a few times at most.
 

@@ -91,6 +91,12 @@ class Site:
         assert ended == code, (arguments, ended, out)
         return json.loads(out)
 
+    async def answer(self, *arguments: str) -> tuple[int, Any]:
+        """The same, whatever its exit code is; the document is None where there is none."""
+        arguments = (*arguments, "--json", "--config", str(self.config))
+        ended, out = await asyncio.to_thread(self._run, *arguments)
+        return ended, json.loads(out) if out else None
+
     async def exit_of(self, *arguments: str) -> int:
         """Run one command beside the daemons; its exit code."""
         return (await asyncio.to_thread(self._run, *arguments, "--json", "--config", str(self.config)))[0]

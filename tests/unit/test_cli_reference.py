@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from acklast.cli.check import PARTS, Checked
 from acklast.cli.lane_view import LaneView, document
-from acklast.cli.lane_why import State
+from acklast.cli.lane_why import Because, State
 from acklast.cli.prune import Account
 from acklast.cli.queues import Queues
 from acklast.cli.runs import account
@@ -20,6 +20,8 @@ from acklast.cli.schedule import Listed, entry_of
 from acklast.cli.schedule_target import moment_of
 from acklast.cli.tally import Item
 from acklast.cli.timeline import Moment
+from acklast.cli.why_reason import Answer, Code, Need, Position
+from acklast.cli.why_reason import Reason as WhyReason
 from acklast.config.dead import Dead
 from acklast.config.fan_out import FanOut
 from acklast.config.health import Health
@@ -111,6 +113,10 @@ def names_of(*classes: type[DataclassInstance]) -> set[str]:
     return {field.name for one in classes for field in fields(one)}
 
 
+UNSAID = {Because.OPEN, Because.IDLE, Because.NOT_DUE, Because.RUNNING, Because.STILL_RUN}
+"""What holds up no job."""
+
+
 def part(name: str, title: str) -> str:
     """The text below one heading."""
     text = (REFERENCE / name).read_text(encoding="utf-8")
@@ -152,6 +158,7 @@ def test_defaults_are_as_the_tables_say(title: str, default: str) -> None:
         ("`acklast topology`", {*Found, *(field.name for field in fields(Finding))}),
         ("`acklast enqueue`", {*Fate, *(field.name for field in fields(Item))}),
         ("`acklast jobs show`", {field.name for view in (JobView, Moment) for field in fields(view)}),
+        ("`acklast why`", {*Code, *Need, *(set(Because) - UNSAID), *names_of(Answer, WhyReason, Position)}),
         ("`acklast ledger prune`", {*COUNTS, *(field.name for field in fields(Account))}),
         ("`acklast ledger erase`", names_of(Erased, Left)),
         ("`acklast runs show`", {*account(RunView("r", None, {}, None, 0))}),

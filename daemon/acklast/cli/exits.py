@@ -31,7 +31,7 @@ MEANINGS: Final = {
     Exit.CUT: "run: the drain had to cut work; every job was given back or recorded",
     Exit.INCOMPLETE: ". ".join(f"{', '.join(who)}: {what}" for who, what in _INCOMPLETE.items()),
     Exit.NOT_FOUND: "the ledger knows nothing by that name",
-    Exit.UNFIT: "check, runs show, runs proof, jobs missing, topology plan --exit-code:"
+    Exit.UNFIT: "check, runs show, runs proof, jobs missing, why, topology plan --exit-code:"
     " something must be put right, and is told. redrive status --watch: it waits for a verdict",
     Exit.CANCELLED: "runs watch, redrive status --watch: it was cancelled",
     Exit.TIMED_OUT: "runs watch, redrive status --watch: it was not finished in time",

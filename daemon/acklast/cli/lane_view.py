@@ -77,7 +77,7 @@ class LaneView:
 
 def views(config: Config, standing: Standing, queues: dict[str, Queues]) -> list[LaneView]:
     """Every lane that is configured here, and those that only others serve."""
-    return [_view(config, standing, lane, queues[lane]) for lane in lanes_of(config, standing)]
+    return [view_of(config, standing, lane, queues[lane]) for lane in lanes_of(config, standing)]
 
 
 def lanes_of(config: Config, standing: Standing) -> list[str]:
@@ -85,7 +85,8 @@ def lanes_of(config: Config, standing: Standing) -> list[str]:
     return [*config.lanes, *sorted((standing.lanes.keys() | asked) - config.lanes.keys())]
 
 
-def _view(config: Config, standing: Standing, lane: str, queues: Queues) -> LaneView:
+def view_of(config: Config, standing: Standing, lane: str, queues: Queues) -> LaneView:
+    """One lane, whether it is configured here or not."""
     settings = config.lanes.get(lane)
     budget = settings.budget if settings else None
     configured = config.budgets[budget].ours() if budget else None

@@ -43,6 +43,15 @@ async def look(config: Config, lanes: Iterable[str]) -> tuple[dict[str, Queues],
     return found, None
 
 
+async def ready_in(config: Config, queue: str) -> int | None:
+    """How many messages are ready in one queue; None where that cannot be seen."""
+    try:
+        async with broker_of(config) as connection:
+            return await _count(connection, queue, Queues())
+    except AcklastError:
+        return None
+
+
 def names_of(config: Config, lane: str) -> tuple[list[str], list[str]]:
     """The queues in which a lane's jobs are ready, and those in which they wait for their time."""
     names, fair = config.names, [lane] if lane in config.fair_lanes else []

@@ -28,6 +28,7 @@ from acklast.cli import (
     scheduler,
     topology,
     unresolved,
+    why,
     workers,
 )
 from acklast.cli.exits import INTERRUPTED, UNREAD, epilog
@@ -53,6 +54,7 @@ app.command("relay", epilog=epilog())(relay.relay)
 app.command("scheduler", epilog=epilog())(scheduler.scheduler)
 app.command("check", epilog=epilog(Exit.UNFIT))(check.check)
 app.command("audit", epilog=epilog())(audit.audit)
+app.command("why", epilog=epilog(Exit.NOT_FOUND, Exit.UNFIT))(why.why)
 app.command("enqueue", epilog=epilog(Exit.DATA, incomplete="enqueue"))(enqueue.enqueue)
 app.add_typer(topology.app, name="topology")
 app.add_typer(ledger.app, name="ledger")

@@ -16,6 +16,7 @@ from typing import Final
 from acklast.errors import AcklastError, Exit
 from acklast.ledger.api import Kept, State
 from acklast.ledger.connect import CLOSE_S, Address, Connection, unavailable_as_error
+from acklast.ledger.held import HELD
 from acklast.ledger.migrate import check_schema_of
 from acklast.ledger.prune import SETTINGS, STRETCH
 from acklast_topology.value import value
@@ -50,16 +51,6 @@ _LOCK: Final = int.from_bytes(hashlib.sha256(b"acklast missing jobs").digest()[:
 _ALONE: Final = "select pg_try_advisory_lock($1)"
 _PAGES: Final = """
 select pg_relation_size('acklast.jobs') / current_setting('block_size')::int
-"""
-
-# How a daemon's lanes stand is written by the daemon, every second or so.
-_HELD: Final = """
-select clock_timestamp() as now,
-       (select coalesce(jsonb_object_agg(lane, held), '{}')
-        from (select r.lane, sum(r.held) as held
-              from acklast.lane_reports r join acklast.workers w on w.id = r.session
-              where w.ended_at is null and w.lease_until > clock_timestamp()
-              group by r.lane) as by_lane) as held
 """
 
 # A claim of a session that lives is somebody's work. A session that retention has removed is long dead.
@@ -168,6 +159,6 @@ class Search:
             LedgerUnavailable: the ledger does not answer.
         """
         with unavailable_as_error():
-            row = await self._connection.fetchrow(_HELD)
+            row = await self._connection.fetchrow(HELD)
         assert row is not None
         return row["now"], json.loads(row["held"])
