@@ -78,12 +78,12 @@ def letter(number: int = 17) -> LetterView:
 
 def trial(**more: Any) -> Trial:
     settings = dict.fromkeys(Trial.__slots__) | {"redrive": 4, "position": 1, "letter": 17, "lane": LANE}
-    return Trial(**{**settings, "key": "k", "state": "released", **more})  # type: ignore[arg-type]
+    return Trial(**{**settings, "key": "k", "state": "released", **more})
 
 
 def question(**more: Any) -> Asked:
     told = {"id": 1, "actor": "duty", "reason": "?", "asked_at": ago(60), "worker": None, "found": None}
-    return Asked(**{**told, "code": None, "effect": None, "done_at": None, **more})  # type: ignore[arg-type]
+    return Asked(**{**told, "code": None, "effect": None, "done_at": None, **more})
 
 
 QUEUED = job(State.QUEUED, enqueued_at=ago(30))
