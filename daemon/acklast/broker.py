@@ -233,6 +233,11 @@ class Link:
         self._heard.abort()
 
     @property
+    def connected(self) -> bool:
+        """Whether it can be used now, without another try."""
+        return self._connection is not None and _alive(self._connection) and not self.why
+
+    @property
     def has_others(self) -> bool:
         """Whether there is more than one host."""
         return len(self._urls) > 1

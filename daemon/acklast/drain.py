@@ -135,20 +135,23 @@ async def drain(
     began = time.monotonic()
     lanes = list(lanes)
     tally.start()
+    state.ends = began + deadline_s
 
-    def look() -> Left:
-        running = sum(len(lane.attempting) for lane in lanes)
-        settled = sum(tally.counts[what] for what in ("completed", "given_back", "unknown"))
-        return Left(running, len(tasks), settled, began + deadline_s - time.monotonic(), away())
-
-    async with leaving(notify, look):
-        await _drain(state, lanes, consumers, tasks, cutter, emitter, began + deadline_s)
+    async with leaving(notify, lambda: left_of(state, lanes, tasks, tally, away())):
+        await _drain(state, lanes, consumers, tasks, cutter, emitter, state.ends)
     return Receipt(
         **tally.counts | {"left": tally.counts["left"] + state.left},
         seconds=round(time.monotonic() - began, 3),
         deadline_s=deadline_s,
         cut=state.cutting,
     )
+
+
+def left_of(state: Drain, lanes: Iterable[Lane], tasks: Tasks, tally: Tally, away: str = "") -> Left:
+    """How far a drain has come by now. ``away``: which server cannot be reached, if any."""
+    running = sum(len(lane.attempting) for lane in lanes)
+    settled = sum(tally.counts[what] for what in ("completed", "given_back", "unknown"))
+    return Left(running, len(tasks), settled, state.ends - time.monotonic(), away)
 
 
 async def _drain(

@@ -41,6 +41,8 @@ class Drain:
     """Every consumer is cancelled: what is given back goes to somebody else."""
     cutting: bool = False
     """The deadline has passed: running handlers are being cancelled."""
+    ends: float = 0.0
+    """When the deadline is, on the monotonic clock."""
     abandoned: bool = False
     """The time for settling is over too."""
     left: int = 0

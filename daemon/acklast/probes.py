@@ -1,4 +1,4 @@
-"""Answers probes over HTTP: whether this process gets on, and whether it is ready.
+"""Answers probes over HTTP: whether this process gets on, whether it is ready, and its metrics.
 
 It runs in the event loop, asks no server, and holds nothing up: a loop that stands still answers nothing, and
 a process that ends lets whoever still asks go.
@@ -23,6 +23,8 @@ from acklast.config.health import Listen
 from acklast.errors import AcklastError, ConfigError, Exit
 from acklast.health import Health
 from acklast.telemetry.events import Emitter
+from acklast.telemetry.prometheus import render
+from acklast.telemetry.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -56,8 +58,11 @@ class Probes:
         emitter: Emitter,
         stuck: Callable[[], str],
         health: Callable[[], Health] | None = None,
+        metrics: Callable[[], Snapshot] | None = None,
     ) -> None:
         """``stuck``: why this process does not get on, or nothing. ``health``: how a daemon is.
+
+        ``metrics`` takes them as they are at the moment.
 
         A Unix socket with a relative path lies in ``state_dir``.
         """
@@ -66,6 +71,7 @@ class Probes:
         self._emitter = emitter
         self._stuck = stuck
         self._health = health
+        self._snapshot = metrics
         self._runner: web.AppRunner | None = None
         self._socket: socket.socket | None = None
         self._file: tuple[int, int] | None = None
@@ -87,6 +93,8 @@ class Probes:
         app.router.add_get("/livez", self._livez)
         if self._health is not None:
             app.router.add_get("/readyz", self._readyz)
+        if self._snapshot is not None:
+            app.router.add_get("/metrics", self._metrics)
         self._runner = web.AppRunner(app, access_log=None, logger=_UNHEARD, shutdown_timeout=_CLOSE_S / 2)
         await self._runner.setup()
         await web.SockSite(self._runner, sock).start()
@@ -115,6 +123,16 @@ class Probes:
         assert self._health is not None
         health = self._health()
         return _answer(asdict(health), ok=health.ready)
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        from aiohttp import web
+
+        assert self._snapshot is not None
+        text, content_type = await render(self._snapshot(), request.headers.get("Accept", ""))
+        headers = {"Cache-Control": "no-store", "Content-Type": content_type}
+        answer = web.Response(body=text, headers=headers)
+        answer.force_close()
+        return answer
 
     # --- the socket ---------------------------------------------------------------------------------
 

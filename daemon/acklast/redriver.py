@@ -38,7 +38,7 @@ from acklast.ledger.redriving import BATCH, Attempted, Letter, Mark, Redrive, Re
 from acklast.reconciler import counts
 from acklast.resend import again
 from acklast.settle import Send
-from acklast.telemetry.events import Emitter
+from acklast.telemetry.events import Emitter, Published
 from acklast_topology.calls import only_real_cancellation
 from acklast_topology.carrier import carrier_properties
 from acklast_topology.names import work_key
@@ -328,7 +328,10 @@ class Redriver(Chore):
         kept, _ = message
         properties = carrier_properties(raw_of(kept), letter.key)
         sent = await self._send(self._names.route, work_key(lane), kept.body, properties)
-        return None if sent.status is Status.CONFIRMED else f"{sent.status}: {sent.detail}"
+        if sent.status is not Status.CONFIRMED:
+            return f"{sent.status}: {sent.detail}"
+        self._emitter.emit(Published("redrive"))
+        return None
 
 
 def _queues(config: Config, lane: str) -> list[str]:

@@ -21,7 +21,7 @@ from acklast.config import Config
 from acklast.errors import AcklastError, LedgerUnavailable
 from acklast.ledger.outbox import BATCH, Dead, Later, Outbox, Promised
 from acklast.progress import Part, Round
-from acklast.telemetry.events import Emitter
+from acklast.telemetry.events import Emitter, Published
 from acklast_topology.publish import Job, Publisher, Status, TopologyMissing
 
 RELAYING: Final = "relaying the outbox"
@@ -154,6 +154,8 @@ class Relay(Chore):
             return len(taken.rows)
 
     def _tell(self, batch: Batch) -> None:
+        if batch.published:
+            self._emitter.emit(Published("relay", len(batch.published)))
         if batch.dead:
             first = batch.dead[0]
             self._emitter.notice(

@@ -17,13 +17,15 @@ from acklast.config.models import Config
 from acklast.config.rotation import Servers
 from acklast.config.servers import Receiver
 from acklast.consumer import Consumer
-from acklast.drain import Receipt, Tally, Tasks, drain, said
+from acklast.drain import Receipt, Tally, Tasks, drain, left_of, said
 from acklast.errands import chores_of
 from acklast.errors import Exit
+from acklast.gauges import Gauges
 from acklast.handlers.app import App
 from acklast.health import Health, health_of
 from acklast.instance import Instance
 from acklast.lane import Drain, Lane
+from acklast.leaving import Left
 from acklast.ledger.budgets import PostgresBook
 from acklast.ledger.connect import Address
 from acklast.ledger.controls import PostgresWire
@@ -42,7 +44,7 @@ from acklast.steering import Steering
 from acklast.stop import Stop, stop_signals
 from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
-from acklast.telemetry.wiring import open_telemetry
+from acklast.telemetry.wiring import Telemetry, open_telemetry
 from acklast.upkeep import Upkeep
 from acklast.vitals import Vitals
 from acklast.watchdog import Watchdog
@@ -59,7 +61,13 @@ async def run(config: Config, app: App, read: Callable[[], Config]) -> Exit:
         BrokerUnavailable, LedgerUnavailable: it cannot start now.
     """
     tally = Tally()
-    telemetry = open_telemetry(os.environ, version=config.version, instance=config.instance)
+    telemetry = open_telemetry(
+        os.environ,
+        version=config.version,
+        instance=config.instance,
+        lanes={name: lane.budget or "" for name, lane in config.lanes.items()},
+        scraped=config.health.listen is not None,
+    )
     emitter = Emitter(sink := log.configure(config.log.level, config.log.format), tally, *telemetry.sinks)
     telemetry.start(emitter)
     app.prepare({name: lane.concurrency for name, lane in config.lanes.items()})
@@ -69,9 +77,10 @@ async def run(config: Config, app: App, read: Callable[[], Config]) -> Exit:
             servers.ledger,
             pool_size=config.ledger.pool_size,
             allow_unsafe_server=config.ledger.allow_unsafe_server,
+            emitter=emitter,
         )
         try:
-            daemon = Daemon(config, app, ledger, emitter, instance.id, servers)
+            daemon = Daemon(config, app, ledger, emitter, instance.id, servers, telemetry)
             _collect_seldom()
             receipt = await daemon.run(stop, tally, Source(read, sink.set_level))
         finally:
@@ -104,6 +113,7 @@ class Daemon:
         emitter: Emitter,
         instance: str,
         servers: Servers,
+        telemetry: Telemetry,
     ) -> None:
         self._config = config
         self._servers = servers
@@ -115,9 +125,8 @@ class Daemon:
         self._readiness = Readiness(list(config.lanes), self._notify.status)
         self._vitals = Vitals()
         self._watchdog = Watchdog(self._notify, emitter, self._vitals.parts)
-        self._probes = Probes(
-            config.health.listen, config.state_dir, emitter, self._watchdog.why, self._health
-        )
+        self._registry = telemetry.registry
+        self._probes = self._probed_by(telemetry)
         self._drain = Drain()
         self._tasks = Tasks()
         self._watch = LedgerWatch(emitter, self._readiness.ledger)
@@ -156,6 +165,10 @@ class Daemon:
             worker=self._worker,
             budgets=budgets,
         )
+
+    def _probed_by(self, telemetry: Telemetry) -> Probes:
+        at, directory = self._config.health.listen, self._config.state_dir
+        return Probes(at, directory, self._emitter, self._watchdog.why, self._health, telemetry.snapshot)
 
     def _chores(self, lanes: list[Lane]) -> list[Chore]:
         return chores_of(
@@ -204,6 +217,7 @@ class Daemon:
         followers = Followers(self._app, lanes, tuple(chores), self._steering)
         told = self._readiness, self._notify, self._emitter
         chores.append(reloading := Reloading(self._config, source, stop.reload, followers, *told))
+        self._watch_gauges(lanes, lambda: reloading.config, tally)
         overlong = Overlong(lanes, self._tasks, self._config.broker.longest_unacked_s)
         try:
             await self._probes.start()
@@ -265,6 +279,26 @@ class Daemon:
         await self._lease.close(end=not self._drain.left)
         await self._watchdog.close()
         await self._probes.close()
+
+    def _watch_gauges(self, lanes: list[Lane], config: Callable[[], Config], tally: Tally) -> None:
+        if self._registry is None:
+            return
+
+        def left() -> Left | None:
+            return left_of(self._drain, lanes, self._tasks, tally) if self._drain.started.is_set() else None
+
+        self._registry.watch(
+            Gauges(
+                config=config,
+                observed=self._assembly.observed,
+                pauses=self._steering.pauses,
+                budgets=self._assembly.budgets,
+                lease=self._lease,
+                links={"consumer": self._consuming, "publisher": self._publishing},
+                watch=self._watch,
+                draining=left,
+            )
+        )
 
     def _health(self) -> Health:
         return health_of(self._readiness, dict(one.state() for one in self._assembly.observed))

@@ -14,7 +14,7 @@ from aiormq import spec
 
 from acklast import faults
 from acklast.pacing.turn import Turn
-from acklast.telemetry.events import Emitter
+from acklast.telemetry.events import Emitter, Published
 from acklast_topology.carrier import carrier_properties
 from acklast_topology.contract import RawMessage
 from acklast_topology.ladder import BUCKETS_S, bucket_for
@@ -154,6 +154,7 @@ class Settler:
         if sent.status is not Status.CONFIRMED:
             self._unconfirmed(key, sent)
             return False
+        self._emitter.emit(Published("hand_on"))
         # Settled meanwhile: then the carrier only finds that out.
         return not delivery.over and await self.ack(delivery)
 
@@ -166,16 +167,16 @@ class Settler:
         if delivery.over:
             return True  # a carrier waits already
         bucket = bucket_for(wait_s, self._buckets_s)
-        return await self._send_on(delivery, key, wait_key(self._lane, bucket))
+        return await self._send_on(delivery, key, wait_key(self._lane, bucket), "retry")
 
     async def set_aside(self, delivery: Delivery, key: str, queue: int) -> bool:
         """Move the job to one of the lane's fair queues, in the same way."""
-        return await self._send_on(delivery, key, fair_key(self._lane, queue))
+        return await self._send_on(delivery, key, fair_key(self._lane, queue), "fair")
 
-    async def _send_on(self, delivery: Delivery, key: str, to: str) -> bool:
+    async def _send_on(self, delivery: Delivery, key: str, to: str, kind: str) -> bool:
         self._sending[delivery] = time.monotonic()
         try:
-            confirmed = await self._insist(delivery, key, to)
+            confirmed = await self._insist(delivery, key, to, kind)
         finally:
             del self._sending[delivery]
         if not confirmed:
@@ -184,7 +185,7 @@ class Settler:
             faults.point("published")
         return await self.ack(delivery)
 
-    async def _insist(self, delivery: Delivery, key: str, to: str) -> bool:
+    async def _insist(self, delivery: Delivery, key: str, to: str, kind: str) -> bool:
         """Publish a carrier until it is confirmed; False where its delivery comes again anyway."""
         for pause_s in chain(_REPUBLISH_S, repeat(_REPUBLISH_S[-1])):
             if delivery.over:
@@ -193,6 +194,7 @@ class Settler:
                 return False
             sent = await self._publish(delivery, key, to)
             if sent.status is Status.CONFIRMED:
+                self._emitter.emit(Published(kind))
                 self._confirmed()
                 return True
             self._unconfirmed(key, sent)

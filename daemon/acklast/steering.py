@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import Final
 
 from acklast.config.models import Config
@@ -111,6 +112,14 @@ class Steering:
         """Something was changed, or a notice may have been missed: read at once."""
         self._due_at = 0.0
         self._wake.set()
+
+    def pauses(self) -> dict[str, datetime]:
+        """The lanes that are paused, and since when, by the ledger's clock."""
+        now = time.monotonic()
+        found = {
+            name: self._controls.pause(name, self._config.lanes[name].budget, now) for name in self._paused
+        }
+        return {name: pause.at for name, pause in found.items() if pause is not None}
 
     def leave(self) -> None:
         """This daemon drains: tell it, as soon as the ledger can be told."""

@@ -74,6 +74,7 @@ class Site:
         )
 
     def _tell(self, event: Event) -> None:
+        assert isinstance(event, Notice | Settled)
         self.told.append(event.name if isinstance(event, Notice) else event.disposition)
 
     def add(self, job: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -70,6 +70,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "asking",
         "stuck",
         "reporter",
+        "gauges",
         "steering",
         "reloading",
         "stop",

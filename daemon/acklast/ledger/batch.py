@@ -111,8 +111,11 @@ def again_after_s(asked: int) -> float:
 class Batcher:
     """Collects calls, flushes them through ``send``, and answers each caller alone."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, on_flush: Callable[[int, float, bool], None] | None = None) -> None:
+        """``on_flush`` is told of each statement: how many claims and verdicts, how long, whether it was
+        answered."""
         self._send = send
+        self._on_flush = on_flush
         # Claims have consecutive tickets, so that what is told of many of them is told of a range.
         self._tickets = itertools.count(1 + secrets.randbelow(2**62))
         self._numbers = itertools.count(-1, -1)
@@ -245,9 +248,16 @@ class Batcher:
                 await self._one_by_one(batch, error)
                 return
 
-    def _sent(self, batch: Batch) -> Awaitable[Mapping[int, Answer]]:
+    async def _sent(self, batch: Batch) -> Mapping[int, Answer]:
         self._round.again()
-        return self._send(batch)
+        began, ok = monotonic(), False
+        try:
+            answers = await self._send(batch)
+            ok = True
+            return answers
+        finally:
+            if self._on_flush is not None and batch.items:
+                self._on_flush(len(batch.items), monotonic() - began, ok)
 
     async def _one_by_one(self, batch: Batch, cause: Exception) -> None:
         """After a refused flush: everything in it alone, so that only what is refused again fails."""

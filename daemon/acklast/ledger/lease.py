@@ -66,6 +66,11 @@ class Lease:
         """Whether this process may start a job now."""
         return self._session is not None and self._clock() < self._ends
 
+    @property
+    def left_s(self) -> float:
+        """Seconds until the lease runs out; 0 without a live session."""
+        return max(0.0, self._ends - self._clock()) if self._session is not None else 0.0
+
     def holds(self, session: Session) -> bool:
         """Whether a job that was claimed under ``session`` may start now: a later session does not own it."""
         return self._session is session and self._clock() < self._ends
@@ -160,7 +165,12 @@ class Lease:
         self._watch.answered("lease")
         return self._lease_s / 3
 
+    def _tell_renewal(self, result: str) -> None:
+        """For the count of them; what matters is told beside."""
+        self._emitter.notice("session.renewal", "debug", result=result)
+
     def _complain(self, error: Exception) -> None:
+        self._tell_renewal("failed")
         if isinstance(error, LedgerUnavailable):
             self._watch.missed("lease", error)
         elif not self._failing:
@@ -172,6 +182,8 @@ class Lease:
         if await self._ledger.renew(session):
             self._ends = sent + self._lease_s
             self._live.set()
+            self._tell_renewal("renewed")
         else:
+            self._tell_renewal("refused")
             self.lost(session)
             await self._open()

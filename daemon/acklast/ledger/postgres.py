@@ -37,6 +37,7 @@ from acklast.ledger.refusals import claim_lost
 from acklast.ledger.retention import Dues, Keeps, Step
 from acklast.outcome import Complete
 from acklast.progress import Part
+from acklast.telemetry.events import Emitter, Flushed
 from acklast_topology.items import Manifested
 
 
@@ -48,7 +49,9 @@ class PostgresLedger:
     one of the pool's.
     """
 
-    def __init__(self, address: Address, pool: Pool) -> None:
+    def __init__(self, address: Address, pool: Pool, emitter: Emitter | None = None) -> None:
+        """``emitter`` hears of each flush."""
+        self._emitter = emitter or Emitter()
         self._address = address
         self._pool = pool
         self._dues = Dues()
@@ -56,11 +59,16 @@ class PostgresLedger:
         self._strays = Link(address)
         self._flushes = Link(address, flush.SETTINGS)
         self._growth = Growth()
-        self._batcher = Batcher(self._flush)
+        self._batcher = Batcher(self._flush, self._flushed)
 
     @classmethod
     async def connect(
-        cls, dsn: Dsn, *, pool_size: int = 4, allow_unsafe_server: bool = False
+        cls,
+        dsn: Dsn,
+        *,
+        pool_size: int = 4,
+        allow_unsafe_server: bool = False,
+        emitter: Emitter | None = None,
     ) -> PostgresLedger:
         """Connect to the first server of ``dsn`` that may be written to, and make sure that it is fit.
 
@@ -75,7 +83,7 @@ class PostgresLedger:
             await check_schema_of(connection)
         finally:
             connection.terminate()
-        return cls(address, await Pool.make(address, pool_size))
+        return cls(address, await Pool.make(address, pool_size), emitter)
 
     async def close(self) -> None:
         await self._batcher.close()
@@ -132,6 +140,9 @@ class PostgresLedger:
     def part(self, now: float) -> Part:
         """Whether what was asked is worked on, at a moment of the monotonic clock."""
         return self._batcher.part(now)
+
+    def _flushed(self, size: int, seconds: float, ok: bool) -> None:
+        self._emitter.emit(Flushed("jobs", size, seconds, ok))
 
     async def _flush(self, batch: Batch) -> Mapping[int, Answer]:
         if self._growth.outgrown(sum(item.claim is not None for item in batch.items)):

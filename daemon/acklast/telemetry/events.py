@@ -58,7 +58,28 @@ class Settled:
     """The trace that the job belongs to, 32 hexadecimal digits."""
 
 
-Event: TypeAlias = Notice | Settled
+@value
+class Flushed:
+    """A statement for many jobs has come back from the ledger, answered or not: ``ok``.
+
+    ``kind`` is ``jobs``: claims and verdicts, ``size`` of them.
+    """
+
+    kind: str
+    size: int
+    seconds: float
+    ok: bool = True
+
+
+@value
+class Published:
+    """The broker has confirmed so many messages; ``kind`` says what they were published for."""
+
+    kind: str
+    count: int = 1
+
+
+Event: TypeAlias = Notice | Settled | Flushed | Published
 Sink: TypeAlias = Callable[[Event], None]
 
 

@@ -129,6 +129,8 @@ class LogSink:
         if isinstance(event, Notice):
             getattr(self._logger, event.level)(event.name, **event.fields)
             return
+        if not isinstance(event, Settled):
+            return  # figures for metrics: a line for each would say nothing to anybody
         worrying = event.disposition in _WORRYING
         if not (self._says_warning if worrying else self._says_info):
             return

@@ -32,9 +32,9 @@ class Origin(StrEnum):
     """Read from the ledger, and so the same in every daemon: take the greatest."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Metric:
-    """One metric."""
+    """One metric: itself alone, as there is one of each."""
 
     name: str
     """As OTLP has it."""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
 from typing import Any, Protocol
 
+from acklast.telemetry import catalogue as of
 from acklast.telemetry.events import Emitter, Sink
 from acklast.telemetry.exports import Exports
-from acklast.telemetry.variables import exporting_of
+from acklast.telemetry.metric import DROPS, EXPORTS, Sample
+from acklast.telemetry.registry import Registry
+from acklast.telemetry.snapshot import Snapshot
+from acklast.telemetry.variables import Signal, exporting_of
 
 
 class Part(Protocol):
@@ -31,10 +36,18 @@ class Telemetry:
 
     parts: Sequence[Part] = ()
     exports: Exports = field(default_factory=Exports)
+    registry: Registry | None = None
+    """What counts, where somebody scrapes it or it is exported."""
 
     @property
     def sinks(self) -> tuple[Sink, ...]:
-        return tuple(part.sink for part in self.parts)
+        counting: tuple[Sink, ...] = () if self.registry is None else (self.registry,)
+        return (*counting, *(part.sink for part in self.parts))
+
+    @property
+    def snapshot(self) -> Callable[[], Snapshot] | None:
+        """What takes the metrics as they are at the moment."""
+        return None if self.registry is None else self.registry.snapshot
 
     def start(self, emitter: Emitter) -> None:
         """Say by ``emitter`` what is not exported. Called in the running loop."""
@@ -51,11 +64,35 @@ class Telemetry:
             await part.close()
 
 
-def open_telemetry(env: Mapping[str, str], *, version: str, instance: str) -> Telemetry:
+def open_telemetry(
+    env: Mapping[str, str],
+    *,
+    version: str,
+    instance: str,
+    lanes: Mapping[str, str] | None = None,
+    scraped: bool = False,
+) -> Telemetry:
     """What the standard ``OTEL_*`` variables switch on. Nothing is imported for what they do not.
 
+    ``lanes``: the budget of each, empty where it has none. ``scraped``: metrics can be asked for.
+
     Raises:
-        ConfigError: one of them cannot be used.
+        ConfigError: one of the variables cannot be used.
     """
-    exporting_of(env)
-    return Telemetry()
+    exporting = exporting_of(env)
+    exports = Exports()
+    registry = Registry(lanes) if scraped or Signal.METRICS in exporting.routes else None
+    if registry is not None:
+        registry.watch(partial(_samples_of, exports))
+    return Telemetry(exports=exports, registry=registry)
+
+
+def _samples_of(exports: Exports) -> Iterator[Sample]:
+    """What became of what was to be exported, of every signal from the start."""
+    waiting = exports.queued()
+    for signal in Signal:
+        yield Sample(of.QUEUED, (signal.value,), waiting.get(signal, 0))
+    for signal, why in product(Signal, DROPS):
+        yield Sample(of.DROPPED, (signal.value, why), exports.dropped[signal, why])
+    for signal, result in product(Signal, EXPORTS):
+        yield Sample(of.EXPORTS_TOTAL, (signal.value, result), exports.exports[signal, result])

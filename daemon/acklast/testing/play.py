@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, assert_never
 
 from acklast.ledger.api import Record, Recorded
 from acklast.outcome import Retry
-from acklast.telemetry.events import Event, Notice, Settled
+from acklast.telemetry.events import Event, Flushed, Notice, Published, Settled
 from acklast.testing.process import HERE, Here, Killed, Process
 from acklast.testing.script import (
     Crash,
@@ -162,7 +162,7 @@ class Play(Stage):
             case Notice(level=level) if level in _SAID and not process.dead:
                 fields = ", ".join(f"{name} {value}" for name, value in event.fields.items())
                 self.story.add("notice", f"{event.name}: {fields}", process.name, notice=event)
-            case Notice():
+            case Notice() | Flushed() | Published():
                 pass
 
     def _settled(self, process: Process, event: Settled) -> None:
