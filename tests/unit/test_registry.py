@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from acklast.telemetry import catalogue as of
-from acklast.telemetry.catalogue import CATALOGUE
+from acklast.telemetry.catalogue import CATALOGUE, OF_DAEMONS
 from acklast.telemetry.events import Event, Flushed, Notice, Published, Settled
-from acklast.telemetry.metric import MOST, Kind, Metric, Origin, Sample
-from acklast.telemetry.registry import Registry
+from acklast.telemetry.metric import FIRED, MOST, Kind, Metric, Origin, Sample
+from acklast.telemetry.registry import Registry, process_registry
 from acklast.telemetry.snapshot import Buckets, Snapshot, Value
 
 LANES = {"rent": "crm", "mail": ""}
@@ -179,7 +179,7 @@ def test_series_are_there_before_anything_happens() -> None:
     there = {family.metric for family in snapshot.families}
     counting = {
         one
-        for one in CATALOGUE
+        for one in OF_DAEMONS
         if one.kind is not Kind.GAUGE and not one.name.startswith("acklast.telemetry.")
     }
     assert counting <= there
@@ -223,3 +223,14 @@ def test_the_order_is_the_catalogues() -> None:
 
 def test_figures_of_the_ledger_say_that_they_are() -> None:
     assert {one.name for one in CATALOGUE if one.origin is Origin.FLEET} >= {"acklast.jobs", "acklast.runs"}
+
+
+def test_firings_are_told_by_the_scheduler_alone() -> None:
+    registry = process_registry(of.FIRINGS, release="7")
+    registry(Notice("schedule.fired", fields={"schedule": "nightly", "run": "n-1"}))
+    registry(Notice("schedule.skipped", "warning", {"schedule": "nightly", "count": 4}))
+    registry(Notice("firing.done", fields={"schedule": "nightly", "rows": 100}))
+    snapshot = registry.snapshot()
+    assert [counted(snapshot, of.FIRINGS, "nightly", one) for one in FIRED] == [1, 1, 4]
+    assert {one.metric for one in snapshot.families} == {of.FIRINGS, of.BUILD_INFO}
+    assert told(Notice("schedule.fired", fields={"schedule": "nightly"})) == told()

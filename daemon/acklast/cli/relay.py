@@ -16,8 +16,10 @@ from acklast.notify import Notify
 from acklast.probes import Probes
 from acklast.relay import RELAYING, Relay, publisher_of
 from acklast.stop import hangups_kept, stop_signals
+from acklast.telemetry import catalogue as of
 from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
+from acklast.telemetry.registry import process_registry
 from acklast.vitals import Vitals
 from acklast.watchdog import Watchdog
 
@@ -34,7 +36,9 @@ def relay(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
 
 
 async def _relay(config: Config, as_json: bool) -> Exit:
-    emitter = Emitter(log.configure(config.log.level, LogFormat.JSON if as_json else config.log.format))
+    registry = process_registry(of.PUBLISHED_TOTAL, release=config.version)
+    to_log = log.configure(config.log.level, LogFormat.JSON if as_json else config.log.format)
+    emitter = Emitter(to_log, registry)
     servers = Servers(config, os.environ)
     address = await fit_ledger(config, servers)
     worker = f"{config.instance}@{socket.gethostname()}:{os.getpid()}"
@@ -49,7 +53,8 @@ async def _relay(config: Config, as_json: bool) -> Exit:
     )
     vitals = Vitals()
     watchdog = Watchdog(notify, emitter, vitals.parts)
-    probes = Probes(config.health.relay_listen, config.state_dir, emitter, watchdog.why)
+    listen = config.health.relay_listen
+    probes = Probes(listen, config.state_dir, emitter, watchdog.why, metrics=registry.snapshot)
     with stop_signals(emitter) as stop:
         await probes.start()
         made.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from itertools import product
 
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.servers import fit_ledger
@@ -17,8 +18,11 @@ from acklast.notify import Notify
 from acklast.probes import Probes
 from acklast.schedule.scheduler import Scheduler
 from acklast.stop import hangups_kept, stop_signals
+from acklast.telemetry import catalogue as of
 from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
+from acklast.telemetry.metric import FIRED
+from acklast.telemetry.registry import process_registry
 from acklast.vitals import Vitals
 from acklast.watchdog import Watchdog
 
@@ -40,14 +44,19 @@ def scheduler(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
 
 
 async def _scheduler(config: Config, as_json: bool) -> Exit:
-    emitter = Emitter(log.configure(config.log.level, LogFormat.JSON if as_json else config.log.format))
+    registry = process_registry(of.FIRINGS, release=config.version)
+    for labels in product(config.schedules, FIRED):
+        registry.count(of.FIRINGS, *labels, by=0)
+    to_log = log.configure(config.log.level, LogFormat.JSON if as_json else config.log.format)
+    emitter = Emitter(to_log, registry)
     address = await fit_ledger(config, Servers(config, os.environ))
     worker = f"{config.instance}@{socket.gethostname()}:{os.getpid()}"
     notify = Notify()
     made = Scheduler(config, address, emitter, worker, tell=notify.status)
     vitals = Vitals()
     watchdog = Watchdog(notify, emitter, vitals.parts)
-    probes = Probes(config.health.scheduler_listen, config.state_dir, emitter, watchdog.why)
+    listen = config.health.scheduler_listen
+    probes = Probes(listen, config.state_dir, emitter, watchdog.why, metrics=registry.snapshot)
     with stop_signals(emitter) as stop:
         await probes.start()
         made.start()

@@ -14,6 +14,7 @@ from acklast.telemetry.metric import (
     DROPS,
     DURATION_S,
     EXPORTS,
+    FIRED,
     FLUSH_JOBS,
     FLUSH_S,
     JOB_STATES,
@@ -93,6 +94,14 @@ PUBLISHED_TOTAL = counter(
     "`redrive`, `missing` (sent again), "
     "`unrouted` (sent on).",
     kind=PUBLISHED,
+)
+FIRINGS = counter(
+    "acklast.schedule.firings",
+    "{firing}",
+    ("schedule", "result"),
+    "What became of a schedule's times, in `acklast scheduler`: `fired`, `done` (all its jobs are promised), "
+    "`skipped` (it was too late).",
+    result=FIRED,
 )
 LEASE_RENEWALS = counter(
     "acklast.lease.renewals",
@@ -339,4 +348,6 @@ SAMPLE_AGE = fleet(
 SAMPLE_DURATION = fleet("acklast.sample.duration", "s", (), "How long the ledger took to tell them.")
 
 CATALOGUE: Final = tuple(one for one in list(globals().values()) if isinstance(one, Metric))
+OF_DAEMONS: Final = tuple(one for one in CATALOGUE if one is not FIRINGS)
+"""What a daemon tells."""
 BY_NAME: Final = {one.name: one for one in CATALOGUE}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import product
 from typing import Any, Final, TypeAlias
 
+from acklast import __version__
 from acklast.telemetry import catalogue as of
 from acklast.telemetry.cells import Histogram, Settlements
 from acklast.telemetry.events import Event, Flushed, Notice, Published, Settled
@@ -32,7 +33,7 @@ class Registry:
         self,
         lanes: Mapping[str, str] | None = None,
         *,
-        only: Collection[Metric] = of.CATALOGUE,
+        only: Collection[Metric] = of.OF_DAEMONS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """``lanes``: the budget of each, empty where it has none. ``only``: what this process can tell."""
@@ -151,6 +152,13 @@ class Registry:
         }
 
 
+def process_registry(*metrics: Metric, release: str) -> Registry:
+    """For a process without lanes: it tells these, and what it is."""
+    registry = Registry(only=(*metrics, of.BUILD_INFO))
+    registry.watch(lambda: [Sample(of.BUILD_INFO, (__version__, release), 1)])
+    return registry
+
+
 _OF_JOBS: Final = tuple(
     reason for reason in Reason if reason is not Reason.UNROUTED and not reason.startswith("broker_")
 )
@@ -173,6 +181,9 @@ _NOTICES: Final[Mapping[str, Callable[[Notice], tuple[Metric, Labels, float]]]] 
         int(told.fields["generation"] > 1),
     ),
     "unrouted.sent_on": lambda told: (of.PUBLISHED_TOTAL, ("unrouted",), told.fields["count"]),
+    "schedule.fired": lambda told: (of.FIRINGS, (told.fields["schedule"], "fired"), 1),
+    "schedule.skipped": lambda told: (of.FIRINGS, (told.fields["schedule"], "skipped"), told.fields["count"]),
+    "firing.done": lambda told: (of.FIRINGS, (told.fields["schedule"], "done"), 1),
     "jobs.missing": lambda told: (of.PUBLISHED_TOTAL, ("missing",), told.fields["sent"]),
 }
 """What is told once in a while anyway, and counted."""
