@@ -97,6 +97,7 @@ _OUTCOMES: Final = Row(
         _of("From effect to ack", c.EFFECT_TO_ACK, "s", *quantiles(c.EFFECT_TO_ACK, "lane")),
         _of("Deliveries of decided jobs", c.DUPLICATES, "ops", rate(c.DUPLICATES, "lane")),
         _of("Published by the daemons", c.PUBLISHED_TOTAL, "ops", rate(c.PUBLISHED_TOTAL, "kind")),
+        _of("Firings of schedules", c.FIRINGS, "ops", rate(c.FIRINGS, "schedule", "result")),
     ),
 )
 _PACING: Final = Row(
