@@ -31,7 +31,8 @@ class LanePace:
     """How fast a lane may go. ``most_per_s`` bounds it besides its budget; None where nothing known does.
 
     ``opens_s`` is when it starts anything, in seconds from now; None where nobody can tell.
-    ``in_turns``: its runs take turns, and do not wait for one another.
+    ``in_turns``: its runs take turns, and do not wait for one another. ``starts_per_job``: of the budget's
+    starts, what a job takes until it is over, those that fail included.
     """
 
     budget: str | None
@@ -39,6 +40,7 @@ class LanePace:
     most_per_s: float | None = None
     opens_s: float | None = 0.0
     in_turns: bool = False
+    starts_per_job: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,19 +130,30 @@ def _finishes(
     loads: Sequence[Load], lanes: Mapping[str, LanePace], budgets: Mapping[str, float]
 ) -> dict[str | None, float | None]:
     """Seconds until each run is finished, all its lanes together; None where nobody can tell."""
+    found: dict[str | None, float | None] = {}
+    for (_, run), at in flow(loads, lanes, budgets).items():
+        before = found.get(run, 0.0)
+        found[run] = None if at is None or before is None else max(at, before)
+    return found
+
+
+def flow(
+    loads: Sequence[Load], lanes: Mapping[str, LanePace], budgets: Mapping[str, float]
+) -> dict[tuple[str, str | None], float | None]:
+    """Seconds until each lane is through with each run; None where nobody can tell."""
     rests = [_Rest(load, load.jobs) for load in loads if load.jobs > 0]
-    ended: dict[str | None, float | None] = {load.run: 0.0 for load in loads}
+    ended: dict[tuple[str, str | None], float | None] = {(load.lane, load.run): 0.0 for load in loads}
     now_s = 0.0
     while rests:
         rates = _rates(rests, lanes, budgets, now_s)
         step = _next_s(rests, rates, lanes, now_s)
         if step is None:
-            return ended | {rest.load.run: None for rest in rests}
+            return ended | {(rest.load.lane, rest.load.run): None for rest in rests}
         now_s += step
         for rest, rate in zip(rests, rates, strict=True):
             rest.jobs -= rate * step
             if rest.jobs <= _NONE_LEFT:
-                ended[rest.load.run] = now_s
+                ended[rest.load.lane, rest.load.run] = now_s
         rests = [rest for rest in rests if rest.jobs > _NONE_LEFT]
     return ended
 
@@ -167,7 +180,8 @@ def _rates(
     paces = {name: lane.most_per_s or 0.0 for name, lane in at_work.items() if lane.budget is None}
     for budget in {lane.budget for lane in at_work.values() if lane.budget is not None}:
         mine = {name: lane for name, lane in at_work.items() if lane.budget == budget}
-        paces |= shared(budgets.get(budget, 0.0), mine)
+        starts = shared(budgets.get(budget, 0.0), mine)
+        paces |= {name: per_s / mine[name].starts_per_job for name, per_s in starts.items()}
     waiting: dict[str, int] = {}
     for rest in rests:
         waiting[rest.load.lane] = waiting.get(rest.load.lane, 0) + 1
@@ -183,15 +197,15 @@ def _rates(
 
 
 def shared(per_s: float, lanes: Mapping[str, LanePace]) -> dict[str, float]:
-    """A budget's rate by the lanes' weights; what a lane cannot use goes to the others."""
+    """A budget's starts by the lanes' weights; what a lane cannot use goes to the others."""
     found: dict[str, float] = {}
     rest = dict(lanes)
     while rest:
         weights = sum(lane.weight for lane in rest.values())
         bound = {
-            name: lane.most_per_s
+            name: most
             for name, lane in rest.items()
-            if lane.most_per_s is not None and lane.most_per_s < per_s * lane.weight / weights
+            if (most := _most_starts(lane)) is not None and most < per_s * lane.weight / weights
         }
         if not bound:
             return found | {name: per_s * lane.weight / weights for name, lane in rest.items()}
@@ -199,6 +213,10 @@ def shared(per_s: float, lanes: Mapping[str, LanePace]) -> dict[str, float]:
         per_s -= sum(bound.values())
         rest = {name: lane for name, lane in rest.items() if name not in bound}
     return found
+
+
+def _most_starts(lane: LanePace) -> float | None:
+    return None if lane.most_per_s is None else lane.most_per_s * lane.starts_per_job
 
 
 def joined(loads: Iterable[Load], others: Mapping[str, int]) -> list[Load]:

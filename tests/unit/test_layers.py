@@ -71,6 +71,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "stuck",
         "reporter",
         "gauges",
+        "outlook",
         "steering",
         "reloading",
         "stop",
