@@ -33,6 +33,7 @@ from acklast.readiness import Readiness
 from acklast.reporter import Observed
 from acklast.settle import Delivery, Send, Settler
 from acklast.telemetry.events import Emitter
+from acklast.telemetry.tracer import Tracer
 from acklast.upkeep import Upkeep
 from acklast.vitals import Vitals
 
@@ -78,6 +79,7 @@ class Assembly:
     vitals: Vitals
     worker: str
     budgets: Mapping[str, Budget]
+    tracer: Tracer
     alone: Alone = field(default_factory=Alone)
     prefetches: dict[str, list[Prefetch]] = field(default_factory=dict)
     """Of each lane, those that follow its pace."""
@@ -113,6 +115,7 @@ class Assembly:
             chance=random.random,
             custody=lane.custody is Custody.LEDGER,
             watch=self.watch,
+            tracer=self.tracer,
         )
 
     def _settler(self, lane: str) -> Settler:

@@ -56,6 +56,7 @@ async def process(lane: Lane, delivery: Delivery) -> None:
     if faults.ARMED:
         faults.point("received")
     envelope = contract.parse(delivery.raw)
+    delivery.trace = lane.tracer.begin(envelope)
     if faults.ARMED:
         faults.point("parsed")
     try:
@@ -103,7 +104,7 @@ async def _take_through(lane: Lane, delivery: Delivery, envelope: Envelope, entr
                 faults.point("claimed")
             if isinstance(claimed, Fresh):
                 lane.claimed.add(delivery)
-                judged = await judge(lane, envelope, session, claimed, entry)
+                judged = await judge(lane, envelope, session, claimed, entry, delivery.trace)
         except Returned:
             _let_go(lane, delivery, envelope.key)
             return _returned(lane, delivery, envelope)

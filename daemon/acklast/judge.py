@@ -30,6 +30,7 @@ from acklast.ledger.api import Fresh, Record, Session
 from acklast.outcome import Bury, Complete, GiveBack, Hold, Outcome, Retry, Verdict
 from acklast.pacing.lanes import Entry
 from acklast.pacing.slots import Draining
+from acklast.telemetry.trace import Trace
 from acklast_topology.contract import Envelope, Reason
 from acklast_topology.job import Job
 from acklast_topology.value import value
@@ -101,13 +102,21 @@ class _Job:
     known: Attempt
     clock: Clock
     entry: Entry
+    trace: Trace | None
 
     @property
     def timeout_s(self) -> float:
         return self.type.timeout_s or self.lane.policy.timeout_s
 
 
-async def judge(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh, entry: Entry) -> Judged:
+async def judge(
+    lane: Lane,
+    envelope: Envelope,
+    session: Session,
+    claimed: Fresh,
+    entry: Entry,
+    trace: Trace | None = None,
+) -> Judged:
     """Start the handler if it may start, and judge what came of it."""
     clock = Clock(claimed.now)
     if entry.early:
@@ -124,8 +133,8 @@ async def judge(lane: Lane, envelope: Envelope, session: Session, claimed: Fresh
     start = decide_start(known, lane.policy, claimed.now, can_reconcile=job_type.reconcile is not None)
     if isinstance(start, Bury | Hold):
         return _unstarted(start, clock)
-    context = context_of(lane, envelope, session, claimed, clock, entry)
-    job = _Job(lane, session, job_type, envelope, context, known, clock, entry)
+    context = context_of(lane, envelope, session, claimed, clock, entry, trace)
+    job = _Job(lane, session, job_type, envelope, context, known, clock, entry, trace)
     if may_be_suspect(known, lane.policy):
         # Noted before anything is waited for: one that was claimed at the same time waits for this one then.
         lane.pacing.alone.suspects.add((lane.name, envelope.key))
@@ -228,15 +237,18 @@ async def _run(job: _Job) -> Judged:
     if faults.ARMED:
         faults.point("started")
     job.entry.spend()
-    result = await attempt(
-        job.type,
-        job.envelope,
-        job.context,
-        timeout_s=job.timeout_s,
-        retry_after_cap_s=policy.retry_after_cap_s,
-        cut=job.lane.drain.cuts,
-    )
+    with job.lane.tracer.current(job.trace):
+        result = await attempt(
+            job.type,
+            job.envelope,
+            job.context,
+            timeout_s=job.timeout_s,
+            retry_after_cap_s=policy.retry_after_cap_s,
+            cut=job.lane.drain.cuts,
+        )
     ended = time.monotonic()
+    if job.trace is not None:
+        job.trace.ran(mark, ended)
     if faults.ARMED:
         faults.point("effect")
     job.entry.saw(saw_up(result))
@@ -265,11 +277,14 @@ async def _run(job: _Job) -> Judged:
 
 async def _reconcile(job: _Job) -> Judged | None:
     """Ask whether an earlier attempt had its effect; None where the handler is to run after all."""
-    started_at = job.clock.now()
+    started_at, mark = job.clock.now(), time.monotonic()
     job.entry.spend()
-    answer = await reconcile_attempt(
-        job.type, job.envelope, job.context, timeout_s=job.timeout_s, cut=job.lane.drain.cuts
-    )
+    with job.lane.tracer.current(job.trace):
+        answer = await reconcile_attempt(
+            job.type, job.envelope, job.context, timeout_s=job.timeout_s, cut=job.lane.drain.cuts
+        )
+    if job.trace is not None:
+        job.trace.ran(mark, time.monotonic())
     if answer.happened is None:
         job.entry.unanswered()
     ended_at = job.clock.now()
@@ -291,7 +306,13 @@ def _unstarted(verdict: Bury | Hold | GiveBack | Retry, clock: Clock) -> Judged:
 
 
 def context_of(
-    lane: Lane, envelope: Envelope, session: Session, claimed: Fresh, clock: Clock, entry: Entry
+    lane: Lane,
+    envelope: Envelope,
+    session: Session,
+    claimed: Fresh,
+    clock: Clock,
+    entry: Entry,
+    trace: Trace | None = None,
 ) -> Context:
     """What a handler, or a reconcile, knows of its job."""
 
@@ -322,5 +343,7 @@ def context_of(
         transaction=transaction,
         sent=entry.sent,
         now=clock.now,
+        trace=trace,
+        inject=lane.tracer.inject,
     )
     return context

@@ -17,6 +17,7 @@ from acklast.pacing.lanes import LanePacing
 from acklast.policy import Policy
 from acklast.settle import Delivery, Settler
 from acklast.telemetry.events import Emitter
+from acklast.telemetry.tracer import Tracer
 
 T = TypeVar("T")
 
@@ -75,6 +76,8 @@ class Lane:
     chance: Callable[[], float]
     """A random number in [0, 1), for the jitter."""
     watch: LedgerWatch
+    tracer: Tracer = field(default_factory=Tracer)
+    """Begins the traces of its deliveries."""
     active: dict[str, float] = field(default_factory=dict)
     """Keys that this process has claimed and not yet recorded, and when their deliveries came: a second copy
     of theirs waits."""

@@ -44,6 +44,8 @@ from acklast.steering import Steering
 from acklast.stop import Stop, stop_signals
 from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
+from acklast.telemetry.spans import Names as Places
+from acklast.telemetry.tracing import server_of
 from acklast.telemetry.wiring import Telemetry, open_telemetry
 from acklast.upkeep import Upkeep
 from acklast.vitals import Vitals
@@ -67,8 +69,10 @@ async def run(config: Config, app: App, read: Callable[[], Config]) -> Exit:
         instance=config.instance,
         lanes={name: lane.budget or "" for name, lane in config.lanes.items()},
         scraped=config.health.listen is not None,
+        names=Places(config.names.work("{lane}"), server_of(config.broker.addresses())),
     )
-    emitter = Emitter(sink := log.configure(config.log.level, config.log.format), tally, *telemetry.sinks)
+    sink = log.configure(config.log.level, config.log.format, telemetry.records)
+    emitter = Emitter(sink, tally, *telemetry.sinks)
     telemetry.start(emitter)
     app.prepare({name: lane.concurrency for name, lane in config.lanes.items()})
     with Instance(config.state_dir, config.instance) as instance, stop_signals(emitter, reloads=True) as stop:
@@ -130,15 +134,7 @@ class Daemon:
         self._drain = Drain()
         self._tasks = Tasks()
         self._watch = LedgerWatch(emitter, self._readiness.ledger)
-        self._lease = Lease(
-            ledger,
-            emitter,
-            instance=instance,
-            worker=self._worker,
-            version=config.version,
-            lease_s=config.ledger.lease_s,
-            watch=self._watch,
-        )
+        self._lease = self._leased_to(instance)
         self._consuming = self._link("consumer", bulk=self._reads_in_bulk())
         self._publishing = self._link("publisher", bulk=False)
         self._upkeep = Upkeep(config, self._consuming, emitter)
@@ -164,6 +160,18 @@ class Daemon:
             vitals=self._vitals,
             worker=self._worker,
             budgets=budgets,
+            tracer=telemetry.tracer,
+        )
+
+    def _leased_to(self, instance: str) -> Lease:
+        return Lease(
+            self._ledger,
+            self._emitter,
+            instance=instance,
+            worker=self._worker,
+            version=self._config.version,
+            lease_s=self._config.ledger.lease_s,
+            watch=self._watch,
         )
 
     def _probed_by(self, telemetry: Telemetry) -> Probes:

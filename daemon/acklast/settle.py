@@ -15,6 +15,8 @@ from aiormq import spec
 from acklast import faults
 from acklast.pacing.turn import Turn
 from acklast.telemetry.events import Emitter, Published
+from acklast.telemetry.trace import Send as Sending
+from acklast.telemetry.trace import Trace
 from acklast_topology.carrier import carrier_properties
 from acklast_topology.contract import RawMessage
 from acklast_topology.ladder import BUCKETS_S, bucket_for
@@ -70,6 +72,8 @@ class Delivery:
     over: bool = False
     """It was acked or given back, and its tag means nothing any more."""
     handing_on: bool = False
+    trace: Trace | None = None
+    """Its place in a trace, once that is known."""
     turn: Turn | None = None
     """What its start is charged to; None where its lane's starts are all alike."""
 
@@ -203,9 +207,14 @@ class Settler:
             await asyncio.sleep(pause_s)
         raise AssertionError("the pauses do not end")
 
-    def _publish(self, delivery: Delivery, key: str, to: str) -> Awaitable[Sent]:
-        properties = carrier_properties(delivery.raw, key)
-        return self._send(self._names.route, to, delivery.raw.body, properties)
+    async def _publish(self, delivery: Delivery, key: str, to: str) -> Sent:
+        properties, exchange = carrier_properties(delivery.raw, key), self._names.route
+        body, trace, began = delivery.raw.body, delivery.trace, time.monotonic()
+        sent = await self._send(exchange, to, body, properties)
+        if trace is not None and trace.exported:
+            message_id, ended = properties.message_id or "", time.monotonic()
+            trace.sends += (Sending(exchange, to, message_id, len(body), began, ended, sent.status.value),)
+        return sent
 
     def _confirmed(self) -> None:
         if self._unconfirmed_yet:

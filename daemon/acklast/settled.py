@@ -9,7 +9,6 @@ from acklast.lane import Lane
 from acklast.ledger.api import Fresh
 from acklast.settle import Delivery
 from acklast.telemetry.events import Settled
-from acklast.telemetry.traceparent import trace_id
 from acklast_topology.contract import Envelope, Malformed
 from acklast_topology.message import priority_class
 
@@ -30,7 +29,7 @@ def event_of(
     of_job = envelope if isinstance(envelope, Envelope) else None
     taken, entered = delivery.taken_at, delivery.entered_at
     claim, record = delivery.claimed_at, delivery.recorded_at
-    ended = judged.ended if judged else None
+    ended, trace = judged.ended if judged else None, delivery.trace
     return Settled(
         disposition,
         lane.name,
@@ -51,7 +50,8 @@ def event_of(
         claim - entered if claim is not None and entered is not None else None,
         record - ended if record is not None and ended is not None else None,
         now - ended if acked and ended is not None else None,
-        trace_id(raw.headers),
+        trace.trace_id if trace is not None and (trace.exported or trace.parent) else None,
+        trace if trace is not None and trace.exported else None,
     )
 
 

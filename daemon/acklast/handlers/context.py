@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
@@ -18,6 +19,7 @@ from acklast.errors import AcklastError
 from acklast.handlers.result import kept
 from acklast.http.classify import NO_RULES, StatusRules, classify, error_for, status_of
 from acklast.http.pace import Headers, PaceHint, pace_hint
+from acklast.telemetry.trace import Trace
 from acklast_topology.job import Job
 
 Begin: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
@@ -60,6 +62,7 @@ class Context:
         "_began",
         "_begin",
         "_headers",
+        "_inject",
         "_log",
         "_threaded",
         "ambiguous",
@@ -76,6 +79,7 @@ class Context:
         "run",
         "sent",
         "timeout_s",
+        "trace",
         "type",
     )
 
@@ -94,6 +98,8 @@ class Context:
         transaction: Begin | None = None,
         sent: Callable[[], None] = lambda: None,
         now: Callable[[], datetime] = _utc_now,
+        trace: Trace | None = None,
+        inject: Callable[[Trace, str], dict[str, str]] = Trace.carried,
     ) -> None:
         self.key: Final = key
         self.lane: Final = lane
@@ -110,6 +116,9 @@ class Context:
         """Call it when the request goes out, to say so to the lane's budget; an HTTP lane does."""
         self.now: Final = now
         """Tells the time, aware, by the ledger's clock: the one that deadlines and retries go by."""
+        self.trace: Final = trace
+        """Its place in a trace; None where it belongs to none."""
+        self._inject = inject
         self.completed = False
         """``transaction`` has committed: the job is done, whatever happens next."""
         self.result: Any = None
@@ -132,12 +141,25 @@ class Context:
         return MappingProxyType(self._headers)
 
     @property
+    def traceparent(self) -> str | None:
+        """The W3C ``traceparent`` of this attempt, for a call that no instrumented client makes; None where
+        the job belongs to no trace."""
+        return None if self.trace is None else self.trace.traceparent
+
+    def trace_headers(self, span_id: str = "") -> dict[str, str]:
+        """The headers by which the job's trace goes on: ``traceparent``, ``tracestate`` and ``baggage``, or
+        what ``OTEL_PROPAGATORS`` asks for. Empty where it belongs to none."""
+        return {} if self.trace is None else self._inject(self.trace, span_id)
+
+    @property
     def log(self) -> FilteringBoundLogger:
         """A logger that says which job it speaks of. Made at its first use."""
         if self._log is None:
             self._log = structlog.get_logger().bind(
                 lane=self.lane, key=self.key, run=self.run, attempt=self.attempt
             )
+            if self.trace is not None:
+                self._log = self._log.bind(trace_id=self.trace.trace_id)
         return self._log
 
     @property
@@ -170,11 +192,14 @@ class Context:
         """Promise a follow-up job: it is published if this attempt completes the job, and never otherwise.
 
         It goes to the outbox in the commit that completes the job, and the relay publishes it. A repeated
-        attempt promises it again under its own key, so make that of this job's key.
+        attempt promises it again under its own key, so make that of this job's key. It goes on in this job's
+        trace, unless its headers name another one.
 
         Raises:
             AcklastError: its headers are more than JSON can say.
         """
+        if (headers := self.trace_headers()) and not headers.keys() & job.headers.keys():
+            job = replace(job, headers={**headers, **job.headers})
         try:
             json.dumps(dict(job.headers))
         except TypeError as error:

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from acklast import __version__
 from acklast.errors import Interrupted, Permanent, Transient, Unknown
 from acklast.handlers.app import JobType
+from acklast.handlers.calling import calling_of
 from acklast.handlers.context import Context
 from acklast.handlers.payload import InvalidPayload
 from acklast.handlers.signature import Function
@@ -83,8 +84,12 @@ class _Sender:
     async def handle(self, request: Request, context: Context) -> dict[str, Any]:
         sending = Sending(context.sent)
         request = _keyed(request, self._spec.idempotency_header, context)
+        calling = calling_of(context, request)
+        request = calling.traced(request)
         try:
-            answer = await self.client.send(request, keep=self._spec.excerpt_bytes, sending=sending)
+            with calling:
+                answer = await self.client.send(request, keep=self._spec.excerpt_bytes, sending=sending)
+                calling.answered(answer.status)
         except NotSent as error:
             raise Transient(f"not_sent:{error.why}") from None
         except CutOff as error:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from acklast.telemetry.trace import Trace
 from acklast_topology.value import value
 
 
@@ -56,6 +57,8 @@ class Settled:
     """From the handler's return to the ack: how long an effect stands that the broker has not heard of."""
     trace_id: str | None = None
     """The trace that the job belongs to, 32 hexadecimal digits."""
+    trace: Trace | None = None
+    """What its spans are made of; None where none are."""
 
 
 @value

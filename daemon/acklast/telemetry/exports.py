@@ -60,6 +60,10 @@ class Exports:
         if first and self._say is not None:
             self._say("telemetry.not_exported", "warning", signal=signal.value, why=why)
 
+    def failing(self, signal: Signal) -> bool:
+        """Whether the last export of it failed."""
+        return signal in self._failing
+
     def queued(self) -> dict[Signal, int]:
         """How much of each signal waits now."""
         return {signal: count() for signal, count in self.waiting.items()}

@@ -17,6 +17,7 @@ from structlog.typing import EventDict, FilteringBoundLogger, Processor
 from acklast.telemetry import journal
 from acklast.telemetry.events import Event, Notice, Settled
 from acklast.telemetry.journal import Journal
+from acklast.telemetry.records import Records, tee
 from acklast.telemetry.writer import Writer
 
 _WORRYING: Final = frozenset({"bury", "hold", "malformed", "conflict", "claim_lost"})
@@ -24,8 +25,10 @@ _CLIENT_LOGGERS: Final = ("aio_pika", "aiormq")
 _JSON: Final = structlog.processors.JSONRenderer(default=str)
 
 
-def configure(level: str = "info", style: str = "auto") -> LogSink:
+def configure(level: str = "info", style: str = "auto", records: Records | None = None) -> LogSink:
     """Set the process's logging up; the sink that writes events to it. ``style``: auto, json or console.
+
+    ``records``: what exports every line besides.
 
     The client libraries' own lines come in the same shape, from warnings up: what they report as errors
     (a lost connection) the daemon reports itself, once, with what it does about it.
@@ -42,6 +45,8 @@ def configure(level: str = "info", style: str = "auto") -> LogSink:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+    if records is not None:
+        shared.append(tee(records))
     render: list[Processor] = (
         [structlog.dev.ConsoleRenderer()] if console else [structlog.processors.format_exc_info, _JSON]
     )
@@ -59,7 +64,7 @@ def configure(level: str = "info", style: str = "auto") -> LogSink:
     handler.setFormatter(formatter)
     logging.basicConfig(handlers=[handler], force=True)
     _mute_others(number)
-    return LogSink(structlog.get_logger("acklast"), None if console else writer, number, journaled)
+    return LogSink(structlog.get_logger("acklast"), None if console else writer, number, journaled, records)
 
 
 def louder(one: str, other: str) -> str:
@@ -105,9 +110,15 @@ class LogSink:
     """
 
     def __init__(
-        self, logger: FilteringBoundLogger, writer: Writer | None, level: int, journaled: bool = False
+        self,
+        logger: FilteringBoundLogger,
+        writer: Writer | None,
+        level: int,
+        journaled: bool = False,
+        records: Records | None = None,
     ) -> None:
         """``journaled``: lines have their priority in front."""
+        self._records = records
         self._prefixes = {level: journal.prefix(level) if journaled else "" for level in ("info", "warning")}
         self._logger = logger
         self._writer = writer
@@ -139,6 +150,8 @@ class LogSink:
             getattr(self._logger, level)("job.settled", **_said(event))
             return
         self._writer.line(self._prefixes[level] + _line(event, level))
+        if self._records is not None:
+            self._records.of_job(event, {"event": "job.settled", "level": level, **_said(event)})
 
 
 def _line(event: Settled, level: str) -> str:

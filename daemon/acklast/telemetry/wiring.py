@@ -8,15 +8,22 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from acklast.telemetry import catalogue as of
 from acklast.telemetry.events import Emitter, Sink
 from acklast.telemetry.exports import Exports
 from acklast.telemetry.metric import DROPS, EXPORTS, Sample
+from acklast.telemetry.records import Records, open_records
 from acklast.telemetry.registry import Registry
+from acklast.telemetry.resource import resource_of
 from acklast.telemetry.snapshot import Snapshot
+from acklast.telemetry.spans import Names
+from acklast.telemetry.tracer import Tracer
+from acklast.telemetry.tracing import open_traces, tracer_of
 from acklast.telemetry.variables import Signal, exporting_of
+
+NOWHERE: Final = Names("{lane}")
 
 
 class Part(Protocol):
@@ -38,6 +45,10 @@ class Telemetry:
     exports: Exports = field(default_factory=Exports)
     registry: Registry | None = None
     """What counts, where somebody scrapes it or it is exported."""
+    tracer: Tracer = field(default_factory=Tracer)
+    """What begins the traces of deliveries."""
+    records: Records | None = None
+    """What exports the log, where it is exported."""
 
     @property
     def sinks(self) -> tuple[Sink, ...]:
@@ -60,8 +71,11 @@ class Telemetry:
         self.exports.tells(say)
 
     async def close(self) -> None:
-        for part in self.parts:
-            await part.close()
+        """Send what is left, within a few seconds, whatever the collector does."""
+        closing = [part.close() for part in self.parts]
+        if self.records is not None:
+            closing.append(self.records.close())
+        await asyncio.gather(*closing)
 
 
 def open_telemetry(
@@ -71,10 +85,12 @@ def open_telemetry(
     instance: str,
     lanes: Mapping[str, str] | None = None,
     scraped: bool = False,
+    names: Names = NOWHERE,
 ) -> Telemetry:
     """What the standard ``OTEL_*`` variables switch on. Nothing is imported for what they do not.
 
     ``lanes``: the budget of each, empty where it has none. ``scraped``: metrics can be asked for.
+    ``names``: of the queues, and the broker's.
 
     Raises:
         ConfigError: one of the variables cannot be used.
@@ -84,7 +100,11 @@ def open_telemetry(
     registry = Registry(lanes) if scraped or Signal.METRICS in exporting.routes else None
     if registry is not None:
         registry.watch(partial(_samples_of, exports))
-    return Telemetry(exports=exports, registry=registry)
+    resource = resource_of(exporting, version=version, instance=instance)
+    tracer = tracer_of(exporting, env, resource)
+    traces = open_traces(exporting, exports, names, resource, version)
+    records = open_records(exporting, exports, resource, version)
+    return Telemetry((traces,) if traces else (), exports, registry, tracer, records)
 
 
 def _samples_of(exports: Exports) -> Iterator[Sample]:

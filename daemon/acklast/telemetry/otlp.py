@@ -1,0 +1,151 @@
+"""Sends encoded spans and log records by the exporters of OpenTelemetry's SDK.
+
+They bring what is hard to get right: TLS and its variables, credentials, repetitions with their pauses, one
+time limit over all of them. Their encoding alone is replaced (``wire``). Imported only where something is
+exported.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from opentelemetry import context
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY as SUPPRESS
+
+from acklast.telemetry.batches import NotExported
+from acklast.telemetry.variables import Route, Signal
+
+MUTED: Final = ("opentelemetry.exporter.otlp", "opentelemetry.sdk")
+"""What these would say with each batch is said once for each outage."""
+
+
+class Sender:
+    """Gives requests to a collector, one at a time, from one thread."""
+
+    def __init__(self, route: Route) -> None:
+        mute()
+        self._exporter, self._export = (_grpc if route.protocol == "grpc" else _http)(route)
+        self._quiet: object | None = None
+
+    def send(self, request: bytes) -> None:
+        """Send it, with repetitions within the route's time limit.
+
+        Raises:
+            NotExported: it did not arrive.
+        """
+        if self._quiet is None:
+            # Of this thread: an instrumented client would make spans of sending spans.
+            self._quiet = context.attach(context.set_value(SUPPRESS, True))
+        self._export(request)
+
+    def stop(self) -> None:
+        """Give up what is under way."""
+        self._exporter.shutdown()
+
+
+def mute() -> None:
+    """Have the SDK say nothing of an export that fails: ``Exports`` does."""
+    for name in MUTED:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+
+# --- gRPC ------------------------------------------------------------------------------------------------
+
+
+class _Watched:
+    """Stands where an exporter keeps its own figures, and learns from there why an export failed."""
+
+    error: Exception | None = None
+    error_attrs: Any = None
+
+    @contextmanager
+    def export_operation(self, count: int) -> Iterator[_Watched]:
+        self.error = None
+        yield self
+
+    def why(self) -> str:
+        code = getattr(self.error, "code", None)
+        if callable(code):
+            return str(code().name).lower()
+        return _name(self.error)
+
+
+def _grpc(route: Route) -> tuple[Any, Callable[[bytes], None]]:
+    from grpc import Compression  # type: ignore[import-untyped]  # it comes without types
+
+    base, message = _grpc_types(route.signal)
+
+    class Encoded(base):  # type: ignore[valid-type, misc]  # one of two classes
+        """The exporter, for requests that are encoded already."""
+
+        def _translate_data(self, data: bytes) -> Any:
+            return message.FromString(data)
+
+        def _count_data(self, data: bytes) -> int:
+            return 1
+
+    exporter = Encoded(
+        endpoint=route.endpoint,
+        headers=dict(route.headers) or None,
+        timeout=route.timeout_s,
+        compression=Compression.Gzip if route.compression == "gzip" else Compression.NoCompression,
+    )
+    watched = exporter._metrics = _Watched()
+
+    def export(request: bytes) -> None:
+        if exporter.export(request).name != "SUCCESS":
+            raise NotExported(watched.why())
+
+    return exporter, export
+
+
+def _grpc_types(signal: Signal) -> tuple[type, Any]:
+    if signal is Signal.LOGS:
+        from opentelemetry.exporter.otlp.proto.grpc._log_exporter import OTLPLogExporter
+        from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+
+        return OTLPLogExporter, ExportLogsServiceRequest
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    return OTLPSpanExporter, ExportTraceServiceRequest
+
+
+# --- HTTP ------------------------------------------------------------------------------------------------
+
+
+def _http(route: Route) -> tuple[Any, Callable[[bytes], None]]:
+    from opentelemetry.exporter.otlp.proto.http import Compression
+
+    exporter = _http_type(route.signal)(
+        endpoint=route.endpoint,
+        headers=dict(route.headers) or None,
+        timeout=route.timeout_s,
+        compression=Compression.Gzip if route.compression == "gzip" else Compression.NoCompression,
+    )
+    client = exporter._client
+
+    def export(request: bytes) -> None:
+        result = client.export(request)
+        if not result.success:
+            raise NotExported(f"http_{result.status_code}" if result.status_code else _name(result.error))
+
+    return exporter, export
+
+
+def _http_type(signal: Signal) -> Any:
+    if signal is Signal.LOGS:
+        from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+
+        return OTLPLogExporter
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    return OTLPSpanExporter
+
+
+def _name(error: Exception | None) -> str:
+    """Never its text, which has the URL in it."""
+    return "timeout" if error is None else type(error).__name__

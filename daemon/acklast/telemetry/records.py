@@ -1,0 +1,97 @@
+"""The log as an OTLP signal: every line once more, as a record with the ids of its trace."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from structlog.processors import format_exc_info
+from structlog.typing import EventDict
+
+from acklast.telemetry import wire
+from acklast.telemetry.batches import Batches
+from acklast.telemetry.events import Settled
+from acklast.telemetry.exports import Exports
+from acklast.telemetry.record import Record
+from acklast.telemetry.resource import SCOPE
+from acklast.telemetry.span import Attributes
+from acklast.telemetry.variables import Exporter, Exporting, Signal
+
+_OWN: Final = frozenset({"event", "level", "timestamp", "trace_id", "span_id"})
+"""What has a place of its own in a record."""
+
+
+class Records:
+    """Exports log lines. The log decides what is a line, and hands it on, from any thread."""
+
+    def __init__(self, batches: Batches[Record]) -> None:
+        self._batches = batches
+
+    def put(self, line: Mapping[str, Any], span_id: str = "") -> None:
+        self._batches.put([record_of(line, time.time_ns(), span_id)])
+
+    def of_job(self, event: Settled, line: Mapping[str, Any]) -> None:
+        """The line of a settled job, with the span of its handler."""
+        trace = event.trace
+        self.put(line, trace.span_id if trace is not None and trace.began is not None else "")
+
+    async def close(self) -> None:
+        await self._batches.close()
+
+
+def record_of(line: Mapping[str, Any], now_ns: int, span_id: str = "") -> Record:
+    """A line as a record. What it says of an exception is in the line's own words."""
+    said = tuple((str(name), plain(value)) for name, value in line.items() if name not in _OWN)
+    return Record(
+        _at(line.get("timestamp"), now_ns),
+        str(line.get("level", "info")),
+        str(line.get("event", "")),
+        said,
+        str(line.get("trace_id") or ""),
+        span_id or str(line.get("span_id") or ""),
+    )
+
+
+def _at(timestamp: object, now_ns: int) -> int:
+    if not isinstance(timestamp, str):
+        return now_ns
+    return int(datetime.fromisoformat(timestamp).timestamp() * 1e6) * 1000
+
+
+def plain(value: object) -> str | int | float | bool:
+    """A value as an attribute may have it."""
+    return value if isinstance(value, str | int | float) else json.dumps(value, default=str)
+
+
+def tee(records: Records) -> Any:
+    """A processor of structlog's that hands every line on."""
+
+    def process(logger: Any, method: str, line: EventDict) -> EventDict:
+        records.put(format_exc_info(logger, method, dict(line)) if "exc_info" in line else line)
+        return line
+
+    return process
+
+
+def open_records(
+    exporting: Exporting, exports: Exports, resource: Attributes, version: str
+) -> Records | None:
+    """The part, where logs are exported."""
+    route = exporting.routes.get(Signal.LOGS)
+    if route is None:
+        return None
+    if route.exporter is Exporter.CONSOLE:
+        from acklast.telemetry.readable import console_records
+
+        return Records(Batches(Signal.LOGS, console_records(), exports, exporting.records))
+    from acklast.telemetry.otlp import Sender
+
+    sender, whose, scope = Sender(route), wire.resource(resource), wire.scope(SCOPE, version)
+
+    def send(batch: Sequence[Record]) -> None:
+        sender.send(wire.request(whose, scope, map(wire.record, batch)))
+
+    return Records(Batches(Signal.LOGS, send, exports, exporting.records, sender.stop))

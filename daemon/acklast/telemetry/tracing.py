@@ -1,0 +1,125 @@
+"""Traces, put together: which tracer the lanes get, and the part that exports what comes of it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from acklast.errors import ConfigError
+from acklast.telemetry import wire
+from acklast.telemetry.batches import Batches
+from acklast.telemetry.events import Event, Settled
+from acklast.telemetry.exports import FULL, Exports
+from acklast.telemetry.resource import SCOPE
+from acklast.telemetry.span import Attributes, Span
+from acklast.telemetry.spans import Clock, Names, spans_of
+from acklast.telemetry.trace import Trace
+from acklast.telemetry.tracer import Sampler, SpanTracer, Tracer
+from acklast.telemetry.variables import Exporter, Exporting, Route, Signal
+
+_W3C: Final = frozenset({"tracecontext", "baggage"})
+_PORTS: Final = {"amqp": 5672, "amqps": 5671}
+
+
+class Traces:
+    """Makes spans of events and exports them."""
+
+    def __init__(self, batches: Batches[Span], exports: Exports, names: Names) -> None:
+        self._batches = batches
+        self._exports = exports
+        self._names = names
+
+    def sink(self, event: Event) -> None:
+        if isinstance(event, Settled) and (trace := event.trace) is not None:
+            if self._batches.full():
+                # Not even made: what is dropped costs next to nothing.
+                self._exports.drop(Signal.TRACES, FULL, _count(trace))
+                return
+            clock = Clock(time.monotonic(), time.time_ns())
+            self._batches.put(spans_of(event, trace, self._names, clock))
+
+    async def close(self) -> None:
+        await self._batches.close()
+
+
+def _count(trace: Trace) -> int:
+    return 2 + (trace.began is not None) + len(trace.calls) + len(trace.sends)
+
+
+def open_traces(
+    exporting: Exporting, exports: Exports, names: Names, resource: Attributes, version: str
+) -> Traces | None:
+    """The part, where traces are exported."""
+    route = exporting.routes.get(Signal.TRACES)
+    if route is None:
+        return None
+    if route.exporter is Exporter.CONSOLE:
+        from acklast.telemetry.readable import console_spans
+
+        send = console_spans(resource, SCOPE, version)
+        return Traces(Batches(Signal.TRACES, send, exports, exporting.spans), exports, names)
+    return Traces(_otlp(route, exporting, exports, resource, version), exports, names)
+
+
+def _otlp(
+    route: Route, exporting: Exporting, exports: Exports, resource: Attributes, version: str
+) -> Batches[Span]:
+    from acklast.telemetry.otlp import Sender
+
+    sender, whose, scope = Sender(route), wire.resource(resource), wire.scope(SCOPE, version)
+
+    def send(batch: Sequence[Span]) -> None:
+        sender.send(wire.request(whose, scope, map(wire.span, batch)))
+
+    return Batches(Signal.TRACES, send, exports, exporting.spans, sender.stop)
+
+
+def tracer_of(exporting: Exporting, env: Mapping[str, str], resource: Attributes) -> Tracer:
+    """What begins the traces of deliveries. OpenTelemetry is imported only where spans are made, the handlers
+    have imported it, or other propagators are asked for.
+
+    Raises:
+        ConfigError: a propagator of ``OTEL_PROPAGATORS`` is not installed.
+    """
+    exported = Signal.TRACES in exporting.routes
+    bridge = _bridge(env) if exported or "opentelemetry.trace" in sys.modules or _others(env) else {}
+    if not exported:
+        return Tracer(**bridge)
+    return SpanTracer(Sampler(exporting.sampling), repr(resource_salt(resource)), **bridge)
+
+
+def resource_salt(resource: Attributes) -> Attributes:
+    """What daemons of one installation have in common."""
+    return tuple(pair for pair in resource if pair[0] not in ("service.instance.id", "service.version"))
+
+
+def _others(env: Mapping[str, str]) -> bool:
+    named = {name.strip() for name in env.get("OTEL_PROPAGATORS", "").split(",") if name.strip()}
+    return bool(named) and named != _W3C
+
+
+def _bridge(env: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        from acklast.telemetry import current
+    except Exception as error:
+        raise ConfigError(
+            f"OTEL_PROPAGATORS={env.get('OTEL_PROPAGATORS')} cannot be used: {type(error).__name__}",
+            "Use tracecontext, baggage or none, or install the package that has it",
+        ) from error
+    bridge: dict[str, Any] = {"current": current.current}
+    if _others(env):
+        bridge |= {"extract": current.extract, "inject": current.inject}
+    return bridge
+
+
+def server_of(urls: Sequence[str]) -> Attributes:
+    """The broker's address, where there is only one that it can be."""
+    if len(urls) != 1:
+        return ()
+    parts = urlsplit(urls[0])
+    port = parts.port or _PORTS.get(parts.scheme)
+    address: list[tuple[str, str | int | float | bool]] = [("server.address", parts.hostname or "")]
+    return (*address, ("server.port", port)) if port else tuple(address)
