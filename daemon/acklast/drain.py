@@ -33,7 +33,12 @@ class Receipt:
     seconds: float
     deadline_s: float
     cut: bool
-    """Whether a running handler had to be cancelled."""
+    """Whether the deadline came first (or a second SIGINT): a handler that still ran was cancelled."""
+
+
+def nothing_begun(deadline_s: float) -> Receipt:
+    """The receipt of a process that was told to stop before there was anything to drain."""
+    return Receipt(0, 0, 0, 0, 0.0, deadline_s, cut=False)
 
 
 class Tally:
@@ -94,10 +99,10 @@ class Tasks:
             if delivery.taken_at < before and not task.done()
         ]
 
-    async def wait(self, seconds: float) -> bool:
-        """Whether all have ended within ``seconds``."""
+    async def wait(self, seconds: float | None = None) -> bool:
+        """Whether all have ended within ``seconds``, if there is a limit."""
         if running := self._running():
-            await asyncio.wait(running, timeout=max(0.0, seconds))
+            await asyncio.wait(running, timeout=seconds)
         return not self._running()
 
     def cancel(self) -> None:
@@ -169,17 +174,28 @@ async def _drain(
         lane.pacing.close()
     # Said now: those who waited for a slot have become tasks, to be given back.
     emitter.notice("drain.started", running=running, held=len(tasks))
+    resting = asyncio.create_task(_rest(state, consumers), name="rest")
+    try:
+        finished = await _wait_or_cut(resting, tasks, cutter, ends)
+        if not finished:
+            state.cutting = True
+            finished = await _cut(lanes, tasks)
+        state.abandoned = True
+        if not finished:
+            state.left = len(tasks)
+            tasks.cancel()
+            await tasks.wait(1.0)
+    finally:
+        resting.cancel()
+        await asyncio.wait({resting})
+    if not resting.cancelled():
+        resting.result()  # a defect of ours
+
+
+async def _rest(state: Drain, consumers: Sequence[Consumer]) -> None:
+    """Take nothing more in. A broker that is silent has this take seconds, of which no deadline waits."""
     await asyncio.gather(*(consumer.cancel() for consumer in consumers))
     state.quiet.set()
-    finished = await _wait_or_cut(tasks, cutter, ends - time.monotonic())
-    if not finished:
-        state.cutting = True
-        finished = await _cut(lanes, tasks)
-    state.abandoned = True
-    if not finished:
-        state.left = len(tasks)
-        tasks.cancel()
-        await tasks.wait(1.0)
 
 
 async def _cut(lanes: Sequence[Lane], tasks: Tasks) -> bool:
@@ -193,15 +209,21 @@ async def _cut(lanes: Sequence[Lane], tasks: Tasks) -> bool:
     return False
 
 
-async def _wait_or_cut(tasks: Tasks, cutter: Cutter, seconds: float) -> bool:
-    """Wait for the tasks, no longer than ``seconds`` and no longer than the operator's patience."""
-    waiting = asyncio.ensure_future(tasks.wait(seconds))
+async def _wait_or_cut(resting: asyncio.Task[None], tasks: Tasks, cutter: Cutter, ends: float) -> bool:
+    """Wait until all is over, no longer than until ``ends`` and no longer than the operator's patience."""
+    waiting = asyncio.ensure_future(_over(resting, tasks))
     impatient = asyncio.ensure_future(cutter.now.wait())
-    await asyncio.wait({waiting, impatient}, return_when=asyncio.FIRST_COMPLETED)
+    left_s = max(0.0, ends - time.monotonic())
+    await asyncio.wait({waiting, impatient}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
     impatient.cancel()
     waiting.cancel()
     await asyncio.gather(waiting, impatient, return_exceptions=True)
-    return len(tasks) == 0
+    return resting.done() and len(tasks) == 0
+
+
+async def _over(resting: asyncio.Task[None], tasks: Tasks) -> None:
+    await asyncio.wait({resting})
+    await tasks.wait()
 
 
 def said(receipt: Receipt) -> dict[str, Any]:

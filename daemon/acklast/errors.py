@@ -15,7 +15,7 @@ class Exit(IntEnum):
 
     OK = 0
     CUT = 1
-    """A drain had to cut work at its deadline; every job was given back or recorded."""
+    """A drain had to cut work at its deadline; every job was recorded or goes back to the broker."""
     INCOMPLETE = 2
     """A command did its work for some items only; its output names the others."""
     NOT_FOUND = 3

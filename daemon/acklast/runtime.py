@@ -6,7 +6,8 @@ import asyncio
 import gc
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from acklast.assembly import Assembly, budgets_of
@@ -17,7 +18,7 @@ from acklast.config.models import Config
 from acklast.config.rotation import Servers
 from acklast.config.servers import Receiver
 from acklast.consumer import Consumer
-from acklast.drain import Receipt, Tally, Tasks, drain, left_of, said
+from acklast.drain import Receipt, Tally, Tasks, drain, left_of, nothing_begun, said
 from acklast.errands import chores_of
 from acklast.errors import Exit
 from acklast.gauges import Gauges
@@ -41,7 +42,7 @@ from acklast.receiver import KNOWN_AIORMQ, knows_library, library_version
 from acklast.reloading import Followers, Reloading, Source
 from acklast.reporter import reports_of
 from acklast.steering import Steering
-from acklast.stop import Stop, stop_signals
+from acklast.stop import Stop, Stopped, stop_signals, unless_stopped
 from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
 from acklast.telemetry.spans import Names as Places
@@ -77,22 +78,30 @@ async def run(config: Config, app: App, read: Callable[[], Config]) -> Exit:
     app.prepare({name: lane.concurrency for name, lane in config.lanes.items()})
     with Instance(config.state_dir, config.instance) as instance, stop_signals(emitter, reloads=True) as stop:
         servers = Servers(config, os.environ)
-        ledger = await PostgresLedger.connect(
-            servers.ledger,
-            pool_size=config.ledger.pool_size,
-            allow_unsafe_server=config.ledger.allow_unsafe_server,
-            emitter=emitter,
-        )
         try:
-            daemon = Daemon(config, app, ledger, emitter, instance.id, servers, telemetry)
-            _collect_seldom()
-            receipt = await daemon.run(stop, tally, Source(read, sink.set_level))
-        finally:
-            await app.stop()
-            await ledger.close()
+            ledger = await unless_stopped(stop, _ledger_of(config, servers, emitter))
+        except Stopped:
+            receipt = nothing_begun(config.drain.deadline_s)
+        else:
+            try:
+                daemon = Daemon(config, app, ledger, emitter, instance.id, servers, telemetry)
+                _collect_seldom()
+                receipt = await daemon.run(stop, tally, Source(read, sink.set_level))
+            finally:
+                await app.stop()
+                await ledger.close()
     emitter.notice("drain.receipt", **said(receipt))
     await telemetry.close()
     return Exit.CUT if receipt.cut else Exit.OK
+
+
+async def _ledger_of(config: Config, servers: Servers, emitter: Emitter) -> PostgresLedger:
+    return await PostgresLedger.connect(
+        servers.ledger,
+        pool_size=config.ledger.pool_size,
+        allow_unsafe_server=config.ledger.allow_unsafe_server,
+        emitter=emitter,
+    )
 
 
 def _collect_seldom() -> None:
@@ -220,6 +229,7 @@ class Daemon:
     async def run(self, stop: Stop, tally: Tally, source: Source) -> Receipt:
         """Start, wait for the stop, drain, close. The lease ends last: until then our claims are ours."""
         consumers: list[asyncio.Task[None]] = []
+        made: list[Consumer] = []
         lanes = self._assembly.lanes()
         chores = self._chores(lanes)
         followers = Followers(self._app, lanes, tuple(chores), self._steering)
@@ -228,33 +238,27 @@ class Daemon:
         self._watch_gauges(lanes, lambda: reloading.config, tally)
         overlong = Overlong(lanes, self._tasks, self._config.broker.longest_unacked_s)
         try:
-            await self._probes.start()
-            self._watchdog.start()
-            await self._upkeep.start()
-            await self._lease.start()
-            await self._steering.start(PostgresWire(self._address(), self._steering.changed))
-            await self._exchange.start(self._book())
-            made = self._assembly.consumers(lanes)
-            self._steering.steer(
-                {lane.name: lane for lane in lanes},
-                self._assembly.prefetches,
-                reports_of(self._assembly.observed),
-                stop.asked.set,
-            )
-            consumers = [asyncio.create_task(consumer.run(), name="consumer") for consumer in made]
-            ready = asyncio.create_task(self._tell_when_ready(made))
-            for chore in chores:
-                chore.start()
-            overlong.start()
-            self._vitals.task("the exchange of permits", self._exchange.task)
-            self._vitals.add(self._ledger, self._lease, self._steering, overlong, *made, *chores)
-            await _first(stop.asked, *consumers)
+            with suppress(Stopped):
+                await unless_stopped(stop, self._start())
+                made = self._assembly.consumers(lanes)
+                self._steering.steer(
+                    {lane.name: lane for lane in lanes},
+                    self._assembly.prefetches,
+                    reports_of(self._assembly.observed),
+                    stop.asked.set,
+                )
+                consumers = [asyncio.create_task(consumer.run(), name="consumer") for consumer in made]
+                for chore in chores:
+                    chore.start()
+                overlong.start()
+                self._vitals.task("the exchange of permits", self._exchange.task)
+                self._vitals.add(self._ledger, self._lease, self._steering, overlong, *made, *chores)
+                async with self._telling_when_ready(made):
+                    await _first(stop.asked, *consumers)
             self._watchdog.ending = self._readiness.leaving = True
             self._steering.leave()
             for chore in chores:
                 chore.stop()
-            ready.cancel()
-            await asyncio.gather(ready, return_exceptions=True)
             receipt = await drain(
                 self._drain,
                 lanes,
@@ -277,11 +281,19 @@ class Daemon:
             await overlong.close()
             await self._close()
 
+    async def _start(self) -> None:
+        """All that comes before the first consumer: a stop ends it wherever it is."""
+        await self._probes.start()
+        self._watchdog.start()
+        await self._upkeep.start()
+        await self._lease.start()
+        await self._steering.start(PostgresWire(self._address(), self._steering.changed))
+        await self._exchange.start(self._book())
+
     async def _close(self) -> None:
-        await self._consuming.close()
-        await self._publishing.close()
-        await self._steering.close()
-        await self._exchange.close()
+        # Side by side: a server that is silent is waited for by each, and the manager is not asked for more.
+        links = (self._consuming, self._publishing, self._steering, self._exchange)
+        await asyncio.gather(*(link.close() for link in links))
         # A thread that no drain could stop still works on its job: nobody may take that over before the lease
         # is out, and by then this process is gone.
         await self._lease.close(end=not self._drain.left)
@@ -316,6 +328,15 @@ class Daemon:
 
     def _book(self) -> PostgresBook:
         return PostgresBook(self._address(), self._exchange.heard, self._exchange.look_again)
+
+    @asynccontextmanager
+    async def _telling_when_ready(self, consumers: list[Consumer]) -> AsyncIterator[None]:
+        telling = asyncio.create_task(self._tell_when_ready(consumers))
+        try:
+            yield
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
 
     async def _tell_when_ready(self, consumers: list[Consumer]) -> None:
         await asyncio.gather(*(consumer.ready.wait() for consumer in consumers))

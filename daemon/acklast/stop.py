@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from acklast.drain import Cutter
 from acklast.telemetry.events import Emitter
+
+T = TypeVar("T")
 
 _EARLY: Final = threading.Event()
 """A SIGHUP came while the process was not yet, or no more, able to heed it."""
@@ -24,6 +26,28 @@ class Stop:
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     cutter: Cutter = field(default_factory=Cutter)
     reload: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Stopped(Exception):  # noqa: N818 - not an error: there is nothing more to do
+    """The process was told to stop before it was up."""
+
+
+async def unless_stopped(stop: Stop, work: Coroutine[Any, Any, T]) -> T:
+    """What ``work`` comes to, a part of the start; it is cancelled where the process is to stop meanwhile.
+
+    Raises:
+        Stopped: that was so.
+    """
+    doing, asked = asyncio.ensure_future(work), asyncio.ensure_future(stop.asked.wait())
+    try:
+        await asyncio.wait({doing, asked}, return_when=asyncio.FIRST_COMPLETED)
+        if not doing.done():
+            raise Stopped
+        return doing.result()
+    finally:
+        doing.cancel()
+        asked.cancel()
+        await asyncio.gather(doing, asked, return_exceptions=True)
 
 
 @contextmanager

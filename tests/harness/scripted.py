@@ -78,6 +78,12 @@ def unanswered(log: EffectLog, ctx: Context, *, effect: bool) -> None:
     raise Unknown("no_answer")
 
 
+async def passed(directory: Path, step: dict[str, Any]) -> None:
+    """Wait for the step's gate, if it has one."""
+    if gate := step.get("gate"):
+        await eventually((directory / gate).exists, timeout_s=step.get("patience_s", 100))
+
+
 def wreck(directory: Path, what: str) -> None:
     """Block the event loop until the gate ``go`` is open, or end one of the daemon's own tasks."""
     if what == "loop":
@@ -99,6 +105,7 @@ async def work(payload: dict[str, Any], ctx: Context) -> Any:
         case {"do": "enqueue", "key": key, "then": error}:
             promise(ctx, key, error)
         case {"do": "transient"}:
+            await passed(directory, step)
             raise Transient("not_now")
         case {"do": "rate_limited", "retry_after": retry_after}:
             raise RateLimited(retry_after)
@@ -123,7 +130,7 @@ async def work(payload: dict[str, Any], ctx: Context) -> Any:
             exhaust(checked=checked)
         case {"do": "wreck", "what": what}:
             wreck(directory, what)
-        case {"do": "wait", "gate": gate}:
-            await eventually((directory / gate).exists, timeout_s=step.get("patience_s", 100))
+        case {"do": "wait"}:
+            await passed(directory, step)
     log.note(EFFECT, ctx.key, ctx.attempt, ctx.ambiguous)
     return {"key": ctx.key}

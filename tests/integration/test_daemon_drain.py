@@ -55,7 +55,8 @@ async def test_sigterm_lets_running_jobs_end_and_gives_buffered_ones_back(new_si
         assert (told["completed"], told["given_back"]) == (RUNNING, BUFFERED)
         assert (told["unknown"], told["left"], told["cut"]) == (0, 0, False)
         assert told["seconds"] < told["deadline_s"]
-        assert await place.ready() == {WORK: BUFFERED + UNTAKEN}
+        # The broker may forget the last acks with the connection: those deliveries find their verdicts.
+        assert BUFFERED + UNTAKEN <= (await place.ready())[WORK] <= total
         assert len(place.log.effects()) == len(place.log.calls()) == RUNNING
         with place.daemon() as successor:
             await eventually(lambda: len(place.log.effects()) == total, what="the rest is done")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -16,7 +16,7 @@ from acklast.errors import Exit
 from harness import Broker, eventually
 from harness.daemon import Daemon
 from harness.probing import probe, probed
-from harness.proxy import Proxy
+from harness.proxy import Away
 from harness.scripted import LANE
 from harness.site import Site, scripted
 
@@ -42,22 +42,6 @@ async def becomes(place: Site, status: int, says: Callable[[Any], bool] = lambda
         return body if found == status and says(body) else None
 
     return await eventually(so, 60, f"/readyz answers {status}")
-
-
-class Away:
-    """A proxy before a server, which can be away."""
-
-    def __init__(self, url: str) -> None:
-        self._url, self._port = url, 0
-        self._stack = AsyncExitStack()
-
-    async def here(self) -> str:
-        proxy = await self._stack.enter_async_context(Proxy(self._url, self._port))
-        self._port = urlsplit(proxy.url).port or 0
-        return proxy.url
-
-    async def gone(self) -> None:
-        await self._stack.aclose()
 
 
 @ONCE

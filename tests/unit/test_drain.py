@@ -217,6 +217,38 @@ async def test_a_slow_cancel_of_the_consumers_is_part_of_the_deadline() -> None:
     assert (await site.drain()).seconds == DEADLINE_S
 
 
+@virtual
+async def test_a_broker_that_is_silent_does_not_hold_up_the_deadline() -> None:
+    site = Site(consumers=[Canceller(takes_s=40)])
+    site.add(site.handle(3600))
+    await turns()
+    assert await site.drain() == Receipt(0, 1, 0, 0, DEADLINE_S, DEADLINE_S, cut=True)
+    assert not site.state.quiet.is_set()
+
+
+@virtual
+async def test_a_second_interrupt_does_not_wait_for_a_broker_that_is_silent() -> None:
+    site = Site(consumers=[Canceller(takes_s=40)])
+    draining = asyncio.create_task(site.drain())
+    await elapse(3)
+    site.cutter.now.set()
+    assert await draining == Receipt(0, 0, 0, 0, 3.0, DEADLINE_S, cut=True)
+
+
+@virtual
+async def test_a_defect_of_a_consumer_is_told_once_all_is_drained() -> None:
+    class Defective(Canceller):
+        async def cancel(self) -> None:
+            raise ZeroDivisionError
+
+    site = Site(consumers=[Defective()])
+    handled = site.add(site.handle(10))
+    await turns()
+    with pytest.raises(ZeroDivisionError):
+        await site.drain()
+    assert handled.done()
+
+
 async def test_a_thread_that_nobody_can_stop_does_not_keep_the_process() -> None:
     release, busy = threading.Event(), threading.Event()
 

@@ -28,7 +28,7 @@ _INCOMPLETE: Final = {
 
 MEANINGS: Final = {
     Exit.OK: "done; nothing was cut, everything fits",
-    Exit.CUT: "run: the drain had to cut work; every job was given back or recorded",
+    Exit.CUT: "run: the drain had to cut work; every job was recorded or goes back to the broker",
     Exit.INCOMPLETE: ". ".join(f"{', '.join(who)}: {what}" for who, what in _INCOMPLETE.items()),
     Exit.NOT_FOUND: "the ledger knows nothing by that name",
     Exit.UNFIT: "check, runs show, runs proof, jobs missing, why, topology plan --exit-code:"

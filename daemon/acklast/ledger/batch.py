@@ -40,7 +40,10 @@ LONELY_S: Final = 1.0
 """How long fewer notes than that wait before they go."""
 ASK_AGAIN_S: Final = 10.0
 """How long a job that another transaction keeps locked is asked for before its caller is told."""
-CLOSE_S: Final = 10.0
+CLOSE_S: Final = 3.0
+"""For what is left to flush at the end. A ledger that answers takes a moment; where one that does not were
+waited for, a service manager would end the process before its last word.
+"""
 _STILL_S: Final = 120.0
 """How long a flush may take: it is sent twice, over connections that have time limits."""
 

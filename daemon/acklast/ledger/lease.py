@@ -21,6 +21,8 @@ from acklast.telemetry.events import Emitter
 
 _RETRY_S = 0.5
 """How soon a renewal is tried again when the ledger does not answer."""
+_CLOSE_S: Final = 2.0
+"""How long the ledger may take to hear that a session has ended: it ends by itself too."""
 _STILL_S: Final = 90.0
 """How long a beat may take, beside the pause before it: its connections and statements have time limits."""
 
@@ -120,8 +122,9 @@ class Lease:
             await asyncio.gather(self._task, return_exceptions=True)
         if self._session and end:
             try:
-                await self._ledger.close_session(self._session)
-            except LedgerUnavailable:
+                async with asyncio.timeout(_CLOSE_S):
+                    await self._ledger.close_session(self._session)
+            except (LedgerUnavailable, TimeoutError):
                 self._emitter.notice("session.not_closed", "warning", session=self._session.id)
 
     async def _open(self) -> Session:
