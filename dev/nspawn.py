@@ -84,14 +84,16 @@ def _hierarchies() -> list[Path]:
 class Machine:
     """The booted container. ``root`` is its file system, as this machine sees it.
 
-    One that is ``alone`` has a loopback of its own and no other network, and may run servers.
+    One that is ``alone`` has a loopback of its own and no other network, and may run servers. ``newer``: it
+    has a newer systemd than this machine.
     """
 
-    def __init__(self, directory: Path, *, alone: bool = False) -> None:
+    def __init__(self, directory: Path, *, alone: bool = False, newer: bool = False) -> None:
         self.name = f"acklast-{token_hex(4)}"
         self.binds = {sys.base_prefix: _PYTHON, sysconfig.get_path("purelib"): _NEEDS}
         """What of this machine's can be read in there, and where."""
         self._alone = alone
+        self._newer = newer
         self.root = directory / "fs"
         self._log = directory / "boot.log"
         self._groups = [path / self.name for path in _hierarchies()]
@@ -128,7 +130,9 @@ class Machine:
             options=shlex.join(["--private-network", *options] if self._alone else options),
             log=shlex.quote(str(self._log)),
         )
-        self._nspawn = nspawn = subprocess.Popen(["bash", "-c", script], start_new_session=True)
+        # From 258 on it knows control groups of the second version alone; for these it needs no controllers.
+        env = {**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"} if self._newer else None
+        self._nspawn = nspawn = subprocess.Popen(["bash", "-c", script], start_new_session=True, env=env)
         up = wait_until(self._is_up, lambda: nspawn.poll() is not None, timeout_s=_BOOT_S)
         if not up:
             raise StackError("the container did not boot", last_lines(self._log))
@@ -206,8 +210,10 @@ class Machine:
 
 
 @contextmanager
-def machine(*, alone: bool = False) -> Iterator[Machine]:
+def machine(system: Path = Path("/"), *, alone: bool = False) -> Iterator[Machine]:
     """A machine that is prepared and not booted yet; gone at the end. ``alone``: ``Machine``.
+
+    ``system``: the root directory of another one than this, which stays as it is too.
 
     Raises:
         StackError: no overlay can be mounted here.
@@ -217,10 +223,10 @@ def machine(*, alone: bool = False) -> Iterator[Machine]:
     try:
         for name in ("up", "wd", "fs"):
             (directory / name).mkdir()
-        layers = f"lowerdir=/,upperdir={directory}/up,workdir={directory}/wd"
+        layers = f"lowerdir={system},upperdir={directory}/up,workdir={directory}/wd"
         _mount("-t", "overlay", "overlay", "-o", layers, f"{directory}/fs")
         try:
-            made = Machine(directory, alone=alone)
+            made = Machine(directory, alone=alone, newer=system != Path("/"))
             made.prepare()
             try:
                 yield made

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +15,8 @@ import pytest
 from acklast.ledger.api import JobView, State
 from acklast.ledger.postgres import PostgresLedger
 from acklast_topology.publish import Job, Publisher, Status
-from dev.nspawn import Machine, install, machine, why_not
+from dev import brokers
+from dev.nspawn import PROGRAM, Machine, install, machine, why_not
 from harness import Broker, eventually
 
 TREE: Final = Path(__file__).parents[2]
@@ -47,11 +50,34 @@ def booted() -> Iterator[Machine]:
     if why := why_not():
         pytest.skip(why)
     with machine() as made:
-        install(made.root, TREE)
-        shutil.copy(Path(__file__).with_name("handlers.py"), made.root / "etc/acklast")
-        made.boot()
-        made.must("systemd-sysusers")
-        yield made
+        yield _with_the_product(made)
+
+
+@pytest.fixture(scope="session")
+def newer() -> Iterator[Machine]:
+    """Another container, with a systemd that knows ``Type=notify-reload`` (253), of the root directory of a
+    newer broker."""
+    if why := why_not():
+        pytest.skip(why)
+    with machine(_newer_system()) as made:
+        yield _with_the_product(made)
+
+
+def _newer_system() -> Path:
+    for suite in brokers.SUITES:
+        root = brokers.place() / suite
+        found = next(root.glob("usr/lib/*/systemd/libsystemd-shared-*.so"), None)
+        if found and (root / "usr/lib/systemd/systemd").exists():
+            return root
+    pytest.skip(f"no newer systemd below {brokers.place()}: make test-brokers builds one")
+
+
+def _with_the_product(made: Machine) -> Machine:
+    install(made.root, TREE)
+    shutil.copy(Path(__file__).with_name("handlers.py"), made.root / "etc/acklast")
+    made.boot()
+    made.must("systemd-sysusers")
+    return made
 
 
 @dataclass
@@ -89,6 +115,12 @@ class Host:
     def systemctl(self, *arguments: str, timeout_s: float = 120) -> int:
         """Its exit code."""
         return self.machine.run("systemctl", *arguments, timeout_s=timeout_s).returncode
+
+    def acklast(self, *arguments: str) -> Any:
+        """What a command of the product answers to root in there."""
+        config = "/etc/acklast/acklast.toml"
+        said = self.machine.must(f"{PROGRAM}/bin/acklast", *arguments, "--json", "--config", config)
+        return json.loads(said)
 
     def start(self, unit: str = SERVICE) -> None:
         """Start a unit: it is ready when this returns."""
@@ -133,6 +165,20 @@ TIMED: Final = ("acklast-prune.timer", "acklast-prune.service")
 
 @pytest.fixture
 async def host(booted: Machine, broker: Broker, ledger_dsn: str) -> AsyncIterator[Host]:
+    """The container, as nobody has used it."""
+    async with _fresh(booted, broker, ledger_dsn) as made:
+        yield made
+
+
+@pytest.fixture
+async def newer_host(newer: Machine, broker: Broker, ledger_dsn: str) -> AsyncIterator[Host]:
+    """The container with a newer systemd, as nobody has used it."""
+    async with _fresh(newer, broker, ledger_dsn) as made:
+        yield made
+
+
+@asynccontextmanager
+async def _fresh(booted: Machine, broker: Broker, ledger_dsn: str) -> AsyncIterator[Host]:
     """Everything stopped, nothing left over, and a virtual host and a database that nobody has used."""
     ledger = await PostgresLedger.connect(ledger_dsn, pool_size=1)
     made = Host(booted, broker, ledger)

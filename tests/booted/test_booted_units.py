@@ -239,3 +239,31 @@ async def test_an_instance_has_a_configuration_a_name_and_a_state_of_its_own(hos
     host.start("acklast@mail.service")
     assert (host.state / "mail/mail.lock").exists()
     assert host.shown("acklast@mail.service")["StatusText"] == "consuming 1 lanes"
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["all finished", "cut"])
+async def test_one_that_is_drained_from_afar_stays_away_until_it_is_started(host: Host, cut: bool) -> None:
+    host.drop_in("RestartSec=0")
+    if cut:
+        config = host.etc / "acklast.toml"
+        config.write_text(config.read_text().replace("deadline_s = 60", "deadline_s = 1"))
+    host.start()
+    await host.publish("long", wait="go")
+    await host.started("long")
+    [worker] = host.acklast("workers")["workers"]
+    host.acklast("workers", "drain", worker["worker"], "--why", "upgrade")
+    if not cut:
+        await eventually(lambda: "draining: 1 running" in host.shown()["StatusText"])
+        host.open_gate("go")
+    await eventually(lambda: host.is_(ActiveState="inactive"), 60)
+    await passed(5)
+    assert host.is_(ActiveState="inactive", Result="success", NRestarts="0")
+    [receipt] = host.said("drain.receipt")
+    assert receipt["ACKLAST_CUT"] == str(cut).lower()
+    [ended] = host.acklast("workers", "--all")["workers"]
+    assert (ended["state"], ended["drain_reason"]) == ("ended", "upgrade")
+    host.open_gate("go")
+    host.start()
+    await host.done("long")
+    [again] = host.acklast("workers")["workers"]
+    assert (again["state"], again["drain_asked_at"]) == ("live", None)
