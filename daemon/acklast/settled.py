@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 
 from acklast.judge import Judged
 from acklast.lane import Lane
@@ -67,4 +68,4 @@ def _queued_s(envelope: Envelope | None, age_s: float) -> float | None:
     since = envelope.published_at
     if envelope.not_before is not None and envelope.not_before > since:
         since = envelope.not_before
-    return max(0.0, time.time() - age_s - since.timestamp())
+    return max(0.0, (datetime.now(UTC) - since).total_seconds() - age_s)

@@ -17,6 +17,7 @@ RUN = (
     "judge",
     "drain",
     "settle",
+    "settled",
     "intake",
     "lane",
     "letters",

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
 import acklast.delivery
 import acklast.drain
+import acklast.handlers.calling
 import acklast.handlers.context
 import acklast.judge
 import acklast.settle
+import acklast.settled
 from acklast import faults
 from acklast.config import Budget, Config, Lane
 from acklast.handlers.app import App
@@ -43,9 +45,11 @@ _STOP_S: Final = 60.0
 CLOCKED: Final = (
     acklast.delivery,
     acklast.drain,
+    acklast.handlers.calling,
     acklast.handlers.context,
     acklast.judge,
     acklast.settle,
+    acklast.settled,
 )
 """The modules of the delivery path that ask for the time."""
 
