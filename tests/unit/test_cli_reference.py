@@ -20,6 +20,7 @@ from acklast.cli.schedule import Listed, entry_of
 from acklast.cli.schedule_target import moment_of
 from acklast.cli.tally import Item
 from acklast.cli.timeline import Moment
+from acklast.cli.top_view import BudgetRow, LaneRow, RunRow, Shot
 from acklast.cli.why_reason import Answer, Code, Need, Position
 from acklast.cli.why_reason import Reason as WhyReason
 from acklast.config.dead import Dead
@@ -174,6 +175,7 @@ def test_defaults_are_as_the_tables_say(title: str, default: str) -> None:
         ),
         ("`acklast lanes`", {*LANE, *names_of(DaemonView, Control), *Standing, *State}),
         ("`acklast lanes pause, resume, set`", {*names_of(Audited)}),
+        ("`acklast top`", names_of(Shot, LaneRow, RunRow, BudgetRow)),
         ("`acklast workers`", {*names_of(WorkerView), *Worker}),
         ("`acklast schedule`", {*names_of(FiringView, Paused), *SCHEDULE}),
     ],

@@ -43,6 +43,18 @@ async def look(config: Config, lanes: Iterable[str]) -> tuple[dict[str, Queues],
     return found, None
 
 
+async def work_of(connection: AbstractConnection, config: Config, lanes: Iterable[str]) -> dict[str, Queues]:
+    """The lanes' work queues alone, which are few.
+
+    Raises:
+        ConnectionDied: the connection ended.
+    """
+    found = {lane: Queues() for lane in lanes}
+    for lane, queues in found.items():
+        queues.ready = await _sum(connection, names_of(config, lane)[0], queues)
+    return found
+
+
 async def ready_in(config: Config, queue: str) -> int | None:
     """How many messages are ready in one queue; None where that cannot be seen."""
     try:

@@ -26,6 +26,7 @@ from acklast.cli import (
     runs,
     schedule,
     scheduler,
+    top,
     topology,
     unresolved,
     why,
@@ -54,6 +55,7 @@ app.command("relay", epilog=epilog())(relay.relay)
 app.command("scheduler", epilog=epilog())(scheduler.scheduler)
 app.command("check", epilog=epilog(Exit.UNFIT))(check.check)
 app.command("audit", epilog=epilog())(audit.audit)
+app.command("top", epilog=epilog())(top.top)
 app.command("why", epilog=epilog(Exit.NOT_FOUND, Exit.UNFIT))(why.why)
 app.command("enqueue", epilog=epilog(Exit.DATA, incomplete="enqueue"))(enqueue.enqueue)
 app.add_typer(topology.app, name="topology")

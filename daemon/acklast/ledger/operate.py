@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import asyncpg
 
@@ -101,7 +101,7 @@ class Operations:
         self._connection = connection
 
     @classmethod
-    async def connect(cls, address: Address, *, patient: bool = False) -> Operations:
+    async def connect(cls, address: Address, *, patient: bool = False) -> Self:
         """``patient``: a statement may take minutes, as one that reads a run of many millions of jobs does.
 
         Raises:
