@@ -55,22 +55,23 @@ def mute() -> None:
 # --- gRPC ------------------------------------------------------------------------------------------------
 
 
-class _Watched:
+class Watched:
     """Stands where an exporter keeps its own figures, and learns from there why an export failed."""
 
     error: Exception | None = None
     error_attrs: Any = None
 
     @contextmanager
-    def export_operation(self, count: int) -> Iterator[_Watched]:
-        self.error = None
+    def export_operation(self, count: int) -> Iterator[Watched]:
+        self.error = self.error_attrs = None
         yield self
 
     def why(self) -> str:
         code = getattr(self.error, "code", None)
         if callable(code):
             return str(code().name).lower()
-        return _name(self.error)
+        status = next(iter((self.error_attrs or {}).values()), None)
+        return f"http_{status}" if isinstance(status, int) else _name(self.error)
 
 
 def _grpc(route: Route) -> tuple[Any, Callable[[bytes], None]]:
@@ -93,7 +94,7 @@ def _grpc(route: Route) -> tuple[Any, Callable[[bytes], None]]:
         timeout=route.timeout_s,
         compression=Compression.Gzip if route.compression == "gzip" else Compression.NoCompression,
     )
-    watched = exporter._metrics = _Watched()
+    watched = exporter._metrics = Watched()
 
     def export(request: bytes) -> None:
         if exporter.export(request).name != "SUCCESS":

@@ -29,6 +29,8 @@ SAMPLERS: Final = (
     "parentbased_always_off",
     "parentbased_traceidratio",
 )
+TEMPORALITIES: Final = ("cumulative", "delta", "lowmemory")
+_TEMPORALITY: Final = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
 _GRPC_PORT: Final = 4317
 _PATHS: Final = {"traces": "/v1/traces", "metrics": "/v1/metrics", "logs": "/v1/logs"}
 _LEAST_TIMEOUT_MS: Final = 100
@@ -96,6 +98,8 @@ class Exporting:
     spans: Batching = field(default_factory=Batching)
     records: Batching = field(default_factory=Batching)
     metrics_every_s: float = 60.0
+    delta: bool = False
+    """Metrics that only grow are told by what they have grown."""
 
 
 def exporting_of(env: Env) -> Exporting:
@@ -118,6 +122,7 @@ def exporting_of(env: Env) -> Exporting:
         spans=_batching(env, "OTEL_BSP"),
         records=_batching(env, "OTEL_BLRP", delay_ms=1000.0),
         metrics_every_s=_number(env, "OTEL_METRIC_EXPORT_INTERVAL", 60_000.0, least=1.0) / 1000,
+        delta=(_one_of(env, _TEMPORALITY, TEMPORALITIES) or "cumulative") != "cumulative",
     )
 
 

@@ -14,6 +14,7 @@ from acklast.telemetry import catalogue as of
 from acklast.telemetry.events import Emitter, Sink
 from acklast.telemetry.exports import Exports
 from acklast.telemetry.metric import DROPS, EXPORTS, Sample
+from acklast.telemetry.metrics_export import MetricsExport, open_metrics
 from acklast.telemetry.records import Records, open_records
 from acklast.telemetry.registry import Registry
 from acklast.telemetry.resource import resource_of
@@ -49,6 +50,8 @@ class Telemetry:
     """What begins the traces of deliveries."""
     records: Records | None = None
     """What exports the log, where it is exported."""
+    metrics: MetricsExport | None = None
+    """What exports what the registry has counted, where that is exported."""
 
     @property
     def sinks(self) -> tuple[Sink, ...]:
@@ -61,7 +64,7 @@ class Telemetry:
         return None if self.registry is None else self.registry.snapshot
 
     def start(self, emitter: Emitter) -> None:
-        """Say by ``emitter`` what is not exported. Called in the running loop."""
+        """Export from now on, and say by ``emitter`` what is not. Called in the running loop."""
         loop = asyncio.get_running_loop()
 
         def say(name: str, level: str = "info", **said: Any) -> None:
@@ -69,12 +72,16 @@ class Telemetry:
                 loop.call_soon_threadsafe(partial(emitter.notice, name, level, **said))
 
         self.exports.tells(say)
+        if self.metrics is not None:
+            self.metrics.start(loop)
 
     async def close(self) -> None:
         """Send what is left, within a few seconds, whatever the collector does."""
         closing = [part.close() for part in self.parts]
         if self.records is not None:
             closing.append(self.records.close())
+        if self.metrics is not None:
+            closing.append(self.metrics.close())
         await asyncio.gather(*closing)
 
 
@@ -104,7 +111,9 @@ def open_telemetry(
     tracer = tracer_of(exporting, env, resource)
     traces = open_traces(exporting, exports, names, resource, version)
     records = open_records(exporting, exports, resource, version)
-    return Telemetry((traces,) if traces else (), exports, registry, tracer, records)
+    counted = registry.snapshot if registry is not None else None
+    metrics = open_metrics(exporting, exports, counted, resource, version)
+    return Telemetry((traces,) if traces else (), exports, registry, tracer, records, metrics)
 
 
 def _samples_of(exports: Exports) -> Iterator[Sample]:
