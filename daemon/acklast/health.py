@@ -39,6 +39,8 @@ class Health:
     lanes: Mapping[str, LaneHealth]
     broker: Server
     ledger: Server
+    configuration: str
+    """What of its file is not followed since the last reload, and why. It is ready all the same."""
 
 
 def health_of(known: Readiness, states: Mapping[str, Standing]) -> Health:
@@ -56,6 +58,7 @@ def health_of(known: Readiness, states: Mapping[str, Standing]) -> Health:
         lanes=lanes,
         broker=Server(not broker, broker),
         ledger=Server(not ledger, ledger),
+        configuration=known.configuration(),
     )
 
 

@@ -75,6 +75,10 @@ class Readiness:
         """Why the broker and why the ledger cannot be used, or nothing."""
         return next((why for why in self._links.values() if why), ""), self._ledger
 
+    def configuration(self) -> str:
+        """Why not all of the configuration's file is followed, or nothing."""
+        return self._configuration
+
     def text(self) -> str:
         """The line."""
         if self._ledger:

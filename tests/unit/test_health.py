@@ -31,6 +31,14 @@ def test_all_is_well(known: Readiness) -> None:
     assert health.lanes["rent"] == LaneHealth(True, "open", "")
 
 
+def test_a_file_that_is_not_followed_is_told_and_no_reason(known: Readiness) -> None:
+    assert health_of(known, OPEN).configuration == ""
+    known.configured("configuration not reloaded: acklast.toml: concurrency = 0")
+    health = health_of(known, OPEN)
+    assert health.ready
+    assert health.configuration == "configuration not reloaded: acklast.toml: concurrency = 0"
+
+
 @pytest.mark.parametrize(
     "state", [Standing.PAUSED, Standing.BREAKER, Standing.QUIET, Standing.NO_PERMIT, Standing.SLOWED]
 )

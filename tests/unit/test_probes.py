@@ -20,6 +20,7 @@ from acklast.telemetry.events import Emitter, Event
 from harness.probing import probe
 
 SOCKET = Listen(path="health.sock")
+WHOLE = {"ready", "draining", "why", "lanes", "broker", "ledger", "configuration"}
 
 
 class Asked:
@@ -30,7 +31,7 @@ class Asked:
         self.ready = True
 
     def health(self) -> Health:
-        return Health(self.ready, False, "", {}, Server(True, ""), Server(True, ""))
+        return Health(self.ready, False, "", {}, Server(True, ""), Server(True, ""), "")
 
 
 @asynccontextmanager
@@ -57,7 +58,7 @@ async def test_a_process_is_live_until_something_stands_still(tmp_path: Path) ->
 async def test_ready_or_not(tmp_path: Path) -> None:
     async with listening(tmp_path) as asked:
         status, body = await probe(tmp_path / SOCKET.path, "/readyz")
-        assert (status, set(body)) == (200, {"ready", "draining", "why", "lanes", "broker", "ledger"})
+        assert (status, set(body)) == (200, WHOLE)
         asked.ready = False
         assert (await probe(tmp_path / SOCKET.path, "/readyz"))[0] == 503
         assert (await probe(tmp_path / SOCKET.path, "/readyz", "HEAD")) == (503, "")
