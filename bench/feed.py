@@ -24,13 +24,17 @@ _BURST: Final = 200
 
 
 class Feed:
-    """``wanted`` jobs are to be had in each lane. An asynchronous context manager."""
+    """``wanted`` jobs are to be had in each lane. An asynchronous context manager.
+
+    ``lowest`` is the fewest that were to be had since somebody set it last.
+    """
 
     def __init__(self, url: str, wanted: Mapping[str, int]) -> None:
         self._url = url
         self._wanted = wanted
         self._numbers: dict[str, Iterator[int]] = {lane: count() for lane in wanted}
         self._task: asyncio.Task[None] | None = None
+        self.lowest = dict(wanted)
 
     async def __aenter__(self) -> Self:
         self._connection = await aio_pika.connect(self._url)
@@ -56,7 +60,9 @@ class Feed:
         while True:
             for lane, wanted in self._wanted.items():
                 declared = await channel.queue_declare(_NAMES.work(lane), passive=True)
-                await self._publish(channel, lane, wanted - (declared.message_count or 0))
+                ready = declared.message_count or 0
+                self.lowest[lane] = min(self.lowest[lane], ready)
+                await self._publish(channel, lane, wanted - ready)
             await asyncio.sleep(_EVERY_S)
 
     async def _publish(self, channel: aiormq.Channel, lane: str, jobs: int) -> None:
