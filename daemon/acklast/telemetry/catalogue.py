@@ -17,6 +17,7 @@ from acklast.telemetry.metric import (
     FIRED,
     FLUSH_JOBS,
     FLUSH_S,
+    HANDLED,
     JOB_STATES,
     LANE_STATES,
     OUTCOMES,
@@ -150,7 +151,7 @@ HANDLER_DURATION = histogram(
     DURATION_S,
     "From the handler's start to its outcome.",
     "histogram_quantile(0.95, sum by (lane, le) (rate(acklast_handler_duration_seconds_bucket[5m])))",
-    outcome=OUTCOMES,
+    outcome=HANDLED,
 )
 QUEUE_TIME = histogram(
     "acklast.queue.time",

@@ -94,6 +94,8 @@ OUTCOMES: Final = (
     "reconciled",
     "not_started",
 )
+HANDLED: Final = OUTCOMES[:6]
+"""Those that a handler's run can have."""
 PRIORITIES: Final = ("high", "normal", "low")
 JOB_STATES: Final = ("ready", "queued", "waiting", "claimed", "unresolved", "dead")
 LANE_STATES: Final = (
