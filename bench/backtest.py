@@ -184,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--first",
         type=int,
-        default=0,
+        default=1000,
         help=f"the first one's number; from {TUNED_ON:,} on are those it was tuned on",
     )
     parser.add_argument("--workers", type=int, default=2)

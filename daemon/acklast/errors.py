@@ -26,6 +26,10 @@ class Exit(IntEnum):
     """``runs watch``: the run was cancelled."""
     TIMED_OUT = 6
     """``runs watch``: the run was not finished within ``--timeout``."""
+    AT_RISK = 7
+    """``forecast``: a run's deadline lies inside the band of its forecast, or nobody can tell."""
+    LATE = 8
+    """``forecast``: a run is expected to miss its deadline, or has missed it."""
     USAGE = 64
     """The command line is wrong."""
     DATA = 65

@@ -11,6 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from acklast.cli.check import PARTS, Checked
+from acklast.cli.forecast_view import document as forecast_document
 from acklast.cli.lane_view import LaneView, document
 from acklast.cli.lane_why import Because, State
 from acklast.cli.prune import Account
@@ -52,6 +53,8 @@ from acklast.ledger.unresolved import Held
 from acklast.ledger.unresolved_changes import Refusal
 from acklast.ledger.workers import State as Worker
 from acklast.ledger.workers import WorkerView
+from acklast.outlook.binding import Binding, Constraint
+from acklast.outlook.cast import Basis, Finish, Meets, Outlook, Prospect
 from acklast.reporter import Standing
 from acklast_topology.finding import Finding, Found
 from acklast_topology.items import Fate
@@ -108,6 +111,12 @@ SCHEDULE = {
     *entry_of(Listed("s", _SCHEDULE, ScheduleStanding(), None, None)),
     *moment_of("s", _SCHEDULE, AT),
 }
+
+_LANE = Prospect(
+    "a", None, 0, None, None, Finish(None, None, None, Basis.UNKNOWN), Binding(Constraint.LEDGER, "")
+)
+_FORECAST = forecast_document(Outlook(AT, (_LANE,), (_LANE,)), None)
+FORECAST = {*_FORECAST, *_FORECAST["lanes"][0], *_FORECAST["runs"][0]}
 
 
 def names_of(*classes: type[DataclassInstance]) -> set[str]:
@@ -173,6 +182,7 @@ def test_defaults_are_as_the_tables_say(title: str, default: str) -> None:
             "`acklast unresolved`",
             {*names_of(Held, Question), *Refusal, *ReconcileFound, *Effect} - {"entry"},
         ),
+        ("`acklast forecast`", {*FORECAST, *Constraint, *Meets, *Basis}),
         ("`acklast lanes`", {*LANE, *names_of(DaemonView, Control), *Standing, *State}),
         ("`acklast lanes pause, resume, set`", {*names_of(Audited)}),
         ("`acklast top`", names_of(Shot, LaneRow, RunRow, BudgetRow)),

@@ -35,6 +35,8 @@ MEANINGS: Final = {
     " something must be put right, and is told. redrive status --watch: it waits for a verdict",
     Exit.CANCELLED: "runs watch, redrive status --watch: it was cancelled",
     Exit.TIMED_OUT: "runs watch, redrive status --watch: it was not finished in time",
+    Exit.AT_RISK: "forecast: a run may miss its deadline, or nobody can tell",
+    Exit.LATE: "forecast: a run is expected to miss its deadline, or has missed it",
     Exit.USAGE: "the command line is wrong",
     Exit.DATA: "the input file cannot be read as what it claims to be",
     Exit.UNAVAILABLE: "broker or ledger cannot be reached; worth a restart",

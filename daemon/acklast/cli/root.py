@@ -18,6 +18,7 @@ from acklast.cli import (
     daemon,
     dead,
     enqueue,
+    forecast,
     jobs,
     lanes,
     ledger,
@@ -57,6 +58,7 @@ app.command("check", epilog=epilog(Exit.UNFIT))(check.check)
 app.command("audit", epilog=epilog())(audit.audit)
 app.command("top", epilog=epilog())(top.top)
 app.command("why", epilog=epilog(Exit.NOT_FOUND, Exit.UNFIT))(why.why)
+app.command("forecast", epilog=epilog(Exit.NOT_FOUND, Exit.AT_RISK, Exit.LATE))(forecast.forecast)
 app.command("enqueue", epilog=epilog(Exit.DATA, incomplete="enqueue"))(enqueue.enqueue)
 app.add_typer(topology.app, name="topology")
 app.add_typer(ledger.app, name="ledger")

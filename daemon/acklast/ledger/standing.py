@@ -9,8 +9,8 @@ from typing import Final
 
 import asyncpg
 
+from acklast.ledger.backlog import Asked
 from acklast.ledger.controls import Control, control_of
-from acklast.ledger.operate import Operations
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ _CONTROLS: Final = """
 """
 
 
-async def read_standing(operations: Operations) -> Standing:
+async def read_standing(operations: Asked) -> Standing:
     """
     Raises:
         LedgerUnavailable: it does not answer.

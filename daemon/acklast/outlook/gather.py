@@ -1,0 +1,168 @@
+"""What a forecast goes by, out of what the ledger, the daemons' reports, the broker and the configuration
+say. ``facts_of`` is pure; ``read_outlook`` reads the first two and asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from acklast.config import Config
+from acklast.config.fair import parse_fair_by
+from acklast.ledger.api import State
+from acklast.ledger.backlog import OPEN, Asked, Backlog, read_backlog
+from acklast.ledger.controls import Control, Target
+from acklast.ledger.standing import DaemonView, Pause, Standing, read_standing
+from acklast.outlook.cast import Outlook, outlook
+from acklast.outlook.facts import Daemon, Facts, Hold, LaneFacts, Minute, Open
+from acklast.pacing.controls import Controls
+
+_MINUTE: Final = timedelta(minutes=1)
+_EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
+
+
+async def read_outlook(operations: Asked, config: Config, broker: Mapping[str, int] | None = None) -> Outlook:
+    """Read what there is, and what is to be expected by it; ``broker`` as ``facts_of`` has it.
+
+    Raises:
+        LedgerUnavailable: the ledger does not answer.
+    """
+    backlog, standing = await read_backlog(operations), await read_standing(operations)
+    return outlook(facts_of(config, backlog, standing, broker))
+
+
+def facts_of(
+    config: Config, backlog: Backlog, standing: Standing, broker: Mapping[str, int] | None = None
+) -> Facts:
+    """Everything that is known, at the backlog's moment.
+
+    ``broker``: messages in each lane's queues, those that wait for their time included. What is in them
+    beyond the ledger's open jobs are jobs that no daemon has taken in yet; without it they count as none.
+    """
+    controls = Controls(standing.controls)
+    budgets = {}
+    for name, budget in config.budgets.items():
+        quota = controls.quota(name, budget.ours(), 0.0)
+        budgets[name] = quota.count / quota.period_s
+    open_ = _open(backlog)
+    lanes = {
+        lane: _lane(config, lane, backlog, standing, controls)
+        for lane in dict.fromkeys([*config.lanes, *sorted(standing.lanes), *(one.lane for one in open_)])
+    }
+    return Facts(
+        at=backlog.at,
+        lanes=lanes,
+        budgets=budgets,
+        open=[*open_, *_unknown(open_, lanes, standing, broker or {})],
+        deadlines={one.run: one.deadline for one in backlog.runs if one.deadline is not None},
+    )
+
+
+# --- what is open -----------------------------------------------------------------------------------------
+
+
+def _open(backlog: Backlog) -> list[Open]:
+    """By lane and run, in each lane the oldest run first; nothing of a run that is cancelled."""
+    runs = {one.run: one for one in backlog.runs}
+    counts: dict[tuple[str, str | None], dict[State, int]] = {}
+    for depth in backlog.depths:
+        if depth.state in OPEN and not (depth.run in runs and runs[depth.run].cancelled):
+            states = counts.setdefault((depth.lane, depth.run), {})
+            states[depth.state] = states.get(depth.state, 0) + depth.jobs
+
+    def came(key: tuple[str, str | None]) -> tuple[datetime, str]:
+        known = runs.get(key[1]) if key[1] is not None else None
+        return (known.created_at if known and known.created_at else _EARLIEST), key[1] or ""
+
+    return [
+        Open(
+            *(lane, run),
+            jobs=sum(states.values()),
+            waiting=states.get(State.WAITING, 0),
+            in_flight=states.get(State.CLAIMED, 0),
+        )
+        for (lane, run), states in sorted(counts.items(), key=lambda one: came(one[0]))
+    ]
+
+
+def _unknown(
+    open_: Sequence[Open], lanes: Iterable[str], standing: Standing, broker: Mapping[str, int]
+) -> Iterator[Open]:
+    """Messages of which the ledger has no job yet: they came last."""
+    for lane in lanes:
+        given = sum(one.held + one.in_flight for one in standing.lanes.get(lane, ()) if one.live)
+        known = sum(one.jobs for one in open_ if one.lane == lane)
+        more = broker.get(lane, 0) + given - known
+        if lane in broker and more > 0:
+            yield Open(lane, None, more)
+
+
+# --- lanes ------------------------------------------------------------------------------------------------
+
+
+def _lane(config: Config, lane: str, backlog: Backlog, standing: Standing, controls: Controls) -> LaneFacts:
+    settings = config.lanes.get(lane)
+    budget = settings.budget if settings else None
+    live = [one for one in standing.lanes.get(lane, ()) if one.live]
+    slots = sum(one.concurrency for one in live)
+    quiet = standing.pauses.get(budget) if budget is not None else None
+    paused = controls.pause(lane, budget, 0.0)
+    since = [one.since for one in backlog.oldest if one.lane == lane]
+    return LaneFacts(
+        budget=budget,
+        weight=settings.weight if settings else 1.0,
+        in_turns=settings is not None and settings.fair_by == parse_fair_by("run"),
+        daemons=tuple(map(_daemon, live)),
+        minutes=_minutes(backlog, lane),
+        busy_s=max(((backlog.at - one).total_seconds() for one in since), default=0.0),
+        paused=None if paused is None else Hold(_said(paused), paused.left_s),
+        quiet=_quiet(quiet, backlog.at) if quiet is not None else None,
+        configured_slots=max(slots, settings.concurrency * len(live)) if settings else slots,
+    )
+
+
+def _daemon(view: DaemonView) -> Daemon:
+    left_s = None if view.until is None else max(0.0, (view.until - view.at).total_seconds())
+    return Daemon(
+        slots=view.concurrency,
+        in_flight=view.in_flight,
+        started=view.started,
+        window_s=view.window_s,
+        state=view.state,
+        permits=view.permits or 0,
+        busy=view.busy or 0,
+        rate_per_s=view.rate_per_s,
+        left_s=left_s,
+    )
+
+
+def _said(pause: Control) -> str:
+    what = f"its budget {pause.name} was paused" if pause.target is Target.BUDGET else "paused"
+    until = f"until {_clock(pause.until)}" if pause.until else "until it is resumed"
+    return f"{what} by {pause.actor} {until}: {pause.reason}"
+
+
+def _quiet(pause: Pause, now: datetime) -> Hold:
+    why = f": {pause.reason}" if pause.reason else ""
+    left_s = max(0.0, (pause.until - now).total_seconds())
+    return Hold(f"the downstream asked for quiet until {_clock(pause.until)}{why}", left_s)
+
+
+def _clock(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
+
+
+def _minutes(backlog: Backlog, lane: str) -> list[Minute]:
+    """The newest first, back to the first one in which anything happened."""
+    ended: dict[datetime, int] = {}
+    started: dict[datetime, int] = {}
+    for one in backlog.pace:
+        if one.lane == lane:
+            ended[one.minute] = ended.get(one.minute, 0) + one.done + one.dead
+            started[one.minute] = started.get(one.minute, 0) + one.claimed
+    this = backlog.at.replace(second=0, microsecond=0)
+    begun = [minute for minute in ended if ended[minute] or started[minute]]
+    count = 0 if not begun else round((this - min(begun)) / _MINUTE) + 1
+    running_s = max(1.0, (backlog.at - this).total_seconds())
+    moments = [this - number * _MINUTE for number in range(count)]
+    return [Minute(ended.get(at, 0), started.get(at, 0), running_s if at == this else 60.0) for at in moments]
