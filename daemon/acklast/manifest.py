@@ -43,7 +43,8 @@ class LedgerManifest:
 
     def _row(self, job: Job) -> ManifestRow:
         kept = kept_raw(job.raw(), job.key) if job.lane in self._custody else None
-        return ManifestRow(job.lane, job.key, job.fingerprint, job.type, job.deadline, kept)
+        told = (job.fingerprint, job.type, job.deadline, kept, job.not_before)
+        return ManifestRow(job.lane, job.key, *told)
 
 
 class PostgresManifest(LedgerManifest):

@@ -117,7 +117,10 @@ class Site:
 
     async def promise(self, jobs: Sequence[Job]) -> None:
         """Write the run's manifest, as ``acklast enqueue`` does before it publishes."""
-        rows = [ManifestRow(job.lane, job.key, job.fingerprint, job.type, job.deadline) for job in jobs]
+        rows = [
+            ManifestRow(job.lane, job.key, job.fingerprint, job.type, job.deadline, not_before=job.not_before)
+            for job in jobs
+        ]
         await self.ledger.manifest(RUN, rows)
 
     async def publish(self, *jobs: Job) -> None:

@@ -61,6 +61,8 @@ async def test_what_a_daemon_has_made_of_each_job_is_told(
             scripted("slow", {"do": "wait", "gate": "go"}),
         ]
         await place.promise([*jobs, scripted("gone", "done")])
+        promised = scripted("promised-later", "done", not_before=NEXT_HOUR)
+        await place.promise([promised])
         await sql.execute("update acklast.jobs set enqueued_at = now() - interval '1 h' where key = 'gone'")
         with place.daemon() as daemon:
             await daemon.ready()
@@ -69,7 +71,7 @@ async def test_what_a_daemon_has_made_of_each_job_is_told(
             assert (lost["certain"], lost["evidence"]["kept"]) == (True, False)
 
             later = scripted("later", "done", not_before=NEXT_HOUR)
-            await place.publish(*jobs, later, Job.json("wrok", "typo", {"steps": []}, type=TYPE))
+            await place.publish(*jobs, later, promised, Job.json("wrok", "typo", {"steps": []}, type=TYPE))
             await place.reaches("fine", State.DONE)
             assert (await why(place, "fine", Exit.OK))["done"]["evidence"]["result"] == {"key": "fine"}
 
@@ -88,6 +90,8 @@ async def test_what_a_daemon_has_made_of_each_job_is_told(
 
             waits = await comes(place, "later", "not_before")
             assert datetime.fromisoformat(waits["evidence"]["available_at"]) == NEXT_HOUR
+            told = await comes(place, "promised-later", "not_before")
+            assert datetime.fromisoformat(told["evidence"]["available_at"]) == NEXT_HOUR
             # Now that something waits for its time it might be that, for all that the ledger knows.
             assert (await comes(place, "gone", "maybe_delayed"))["certain"] is False
 

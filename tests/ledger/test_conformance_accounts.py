@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
-from acklast.ledger.api import Ledger, ManifestRow, Session, State
+from acklast.ledger.api import Ledger, ManifestRow, NotDue, Session, State
 from acklast.outcome import Bury, Complete, GiveBack, Hold, Retry, Verdict
 from acklast_topology.items import Manifested
 from ledger.worlds import LANE, World, a_claim, a_letter, record, start, started, view
@@ -27,6 +27,28 @@ async def test_a_manifest_promises_jobs(ledger: Ledger, world: World) -> None:
     run = await ledger.run("r1")
     assert run is not None
     assert (run.manifest, run.total, run.balanced, run.open, run.attempts) == (2, 2, True, 2, 0)
+
+
+async def test_a_promise_with_a_time_of_its_own_waits_for_it(
+    ledger: Ledger, world: World, session: Session
+) -> None:
+    """It is not due, and so neither overdue nor lost while its message is in a wait queue."""
+    now = await world.now()
+    soon = timedelta(minutes=5)
+    rows = [replace(a_row("later"), not_before=now + soon), replace(a_row("over"), not_before=now - soon)]
+    assert await ledger.manifest("r1", rows) == [NEW, NEW]
+    later, over = await view(ledger, "later"), await view(ledger, "over")
+    assert (later.state, later.available_at, later.fence) == (State.WAITING, now + soon, 0)
+    assert (over.state, over.available_at) == (State.QUEUED, None)
+    # Whoever was interrupted before it had published anything publishes both again.
+    assert await ledger.manifest("r1", rows) == [OPEN, OPEN]
+    answer = await ledger.claim(session, a_claim("later", not_before=now + soon))
+    assert isinstance(answer, NotDue)
+    assert answer.at == now + soon
+    assert await ledger.manifest("r1", rows) == [OPEN, OPEN]
+    await world.wait_s(soon.total_seconds() + 1)
+    assert (await started(ledger, session, "later")).attempt == 1
+    assert await ledger.manifest("r1", rows) == [DUPLICATE, OPEN]
 
 
 async def test_an_interrupted_enqueue_is_told_what_to_publish_again(ledger: Ledger, session: Session) -> None:

@@ -287,7 +287,11 @@ class RunView:
 
 @dataclass(frozen=True, slots=True)
 class ManifestRow:
-    """One job that a run promises to publish. ``kept``: its message, where the ledger is to keep it."""
+    """One job that a run promises to publish. ``kept``: its message, where the ledger is to keep it.
+
+    ``not_before``: it waits until then. Without it the ledger would take it for due, and for lost while its
+    message is in a wait queue.
+    """
 
     lane: str
     key: str
@@ -295,6 +299,7 @@ class ManifestRow:
     type: str | None = None
     deadline: datetime | None = None
     kept: Kept | None = None
+    not_before: datetime | None = None
 
 
 # --- the ledger -------------------------------------------------------------------------------------

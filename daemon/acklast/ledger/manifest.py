@@ -1,4 +1,4 @@
-"""A run's promise: its jobs enter the ledger as queued before any of them is published."""
+"""A run's promise: its jobs enter the ledger, queued or waiting, before any of them is published."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def answer_to(fingerprint: bytes, job: Known) -> Manifested:
     """What to say of a promise whose key the ledger had before."""
     if job.fingerprint is not None and job.fingerprint != fingerprint:
         return Manifested.CONFLICT
-    started = job.state is not State.QUEUED or job.fence > 0
+    started = job.state not in (State.QUEUED, State.WAITING) or job.fence > 0
     return Manifested.DUPLICATE if started else Manifested.OPEN
 
 
@@ -56,15 +56,17 @@ def answer_to(fingerprint: bytes, job: Known) -> Manifested:
 # transaction's own.
 _STAGE: Final = """
 create temporary table acklast_manifest (
-    n integer, lane text collate "C", key text collate "C", fingerprint bytea, type text, deadline timestamptz
+    n integer, lane text collate "C", key text collate "C", fingerprint bytea, type text,
+    deadline timestamptz, not_before timestamptz
 ) on commit drop
 """
 
 # In key order, like every statement that inserts jobs: two manifests of the same keys wait for each other,
 # and never in a circle. Of a key that is repeated the first row counts.
 _INSERT: Final = """
-insert into acklast.jobs (lane, key, state, fingerprint, type, run, deadline)
-select distinct on (lane, key) lane, key, 'queued', fingerprint, type, $1, deadline
+insert into acklast.jobs (lane, key, state, fingerprint, type, run, deadline, available_at)
+select distinct on (lane, key) lane, key, case when not_before > now() then 'waiting' else 'queued' end,
+       fingerprint, type, $1, deadline, case when not_before > now() then not_before end
 from pg_temp.acklast_manifest
 order by lane, key, n
 on conflict (lane, key) do nothing
@@ -88,7 +90,7 @@ _KEEP: Final = """
 insert into acklast.custody (lane, key, header, body)
 select k.lane, k.key, k.header, k.body
 from pg_temp.acklast_kept k join acklast.jobs j on j.lane = k.lane and j.key = k.key
-where j.state = 'queued' and j.fence = 0 and j.fingerprint = k.fingerprint
+where j.state in ('queued', 'waiting') and j.fence = 0 and j.fingerprint = k.fingerprint
 order by k.lane, k.key
 on conflict (lane, key) do nothing
 """
@@ -123,7 +125,8 @@ async def promise(
             "acklast_manifest",
             schema_name="pg_temp",
             records=(
-                (n, row.lane, row.key, row.fingerprint, row.type, row.deadline) for n, row in enumerate(rows)
+                (n, row.lane, row.key, row.fingerprint, row.type, row.deadline, row.not_before)
+                for n, row in enumerate(rows)
             ),
         )
         new, known = await _insert(connection, run, {(row.lane, row.key) for row in rows})

@@ -299,6 +299,8 @@ class MemoryLedger:
                 new.add((row.lane, row.key))
                 job = self._jobs[row.lane, row.key] = Job(now, row.fingerprint)
                 job.type, job.deadline, job.run = row.type, row.deadline, run
+                if row.not_before is not None and row.not_before > now:
+                    job.state, job.available_at = State.WAITING, row.not_before
         account = self._runs.setdefault(run, Run(now))
         account.manifest, account.about = (account.manifest or 0) + len(new), about
         return manifest.answers(rows, new, known)

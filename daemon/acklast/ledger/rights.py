@@ -50,7 +50,7 @@ TABLES: Final[Mapping[str, Rights]] = {
     # Of jobs and what belongs to them. Who locks a row needs the right to change some column of it.
     "jobs": Rights(
         _ALL,
-        "select, insert (lane, key, state, fingerprint, type, run, deadline),"
+        "select, insert (lane, key, state, fingerprint, type, run, deadline, available_at),"
         " update (state, fence, reason, run, result, available_at, recorded_at)",
         _READ,
     ),
