@@ -540,6 +540,11 @@ def test_a_job_that_runs_or_is_over_asks_its_lane_nothing() -> None:
         assert exit_of([found]) == Exit.OK
 
 
+def test_a_few_others_do_not_tell_what_is_usual() -> None:
+    few = case(CLAIMED, claimer=claimer(live=True), usual=Usual(19, 0.25, 3.0))
+    assert [reason.code for reason in answer(few).reasons] == ["running_now"]
+
+
 def test_what_asks_for_somebody_comes_first() -> None:
     found = answer(case(RETRY, replace(QUIET_LANE, daemons=()), claims=2))
     assert [reason.code for reason in found.reasons] == ["no_daemon", "retry"]

@@ -24,6 +24,8 @@ from acklast.ledger.whereabouts import Claimer
 ENDS = frozenset({State.DONE, State.DEAD, State.UNRESOLVED, State.CANCELLED})
 _LONG_AT_LEAST_S = 5.0
 """What is shorter is long for nobody."""
+_ENOUGH = 20
+"""Other jobs that tell what is usual."""
 
 
 def answer(case: Case) -> Answer:
@@ -95,7 +97,8 @@ def _running(case: Case, claimer: Claimer) -> Reason:
     view, usual = case.facts.view, case.facts.usual
     since = view.claimed_at or case.now
     took_s = max(0.0, (case.now - since).total_seconds())
-    long = usual is not None and took_s > max(usual.most_s, _LONG_AT_LEAST_S)
+    told = usual is not None and usual.jobs >= _ENOUGH
+    long = usual is not None and told and took_s > max(usual.most_s, _LONG_AT_LEAST_S)
     says = f"it runs since {moment(since, case.now)} ({span(took_s)}), attempt {view.attempts}, "
     says += f"on {claimer.worker}"
     if usual is not None:
