@@ -9,6 +9,7 @@ from booted.conftest import Host
 from dev.otelcol import GRPC, Collector
 from dev.workspace import free_port
 from harness import eventually
+from harness.collector import values_of
 from harness.probing import probe
 from harness.scraping import Scraped, scrape
 from harness.tap import tap
@@ -81,6 +82,7 @@ async def test_telemetry_leaves_the_sandbox_by_grpc(host: Host, otelcol: Collect
     await host.publish("traced")
     await host.done("traced")
     await eventually(lambda: "process acklast.v1.work.work" in otelcol.text(), what="its span has come")
+    await eventually(lambda: 1.0 in values_of(otelcol.text(), "acklast.outcomes"), what="it is counted")
     assert "deployment.environment.name: Str(test)" in otelcol.text()
     assert host.systemctl("stop", "acklast") == 0
     assert host.is_(Result="success")

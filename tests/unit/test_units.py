@@ -16,6 +16,7 @@ from acklast.cli.root import app
 from acklast.config.models import Drain
 from acklast.drain import SETTLE_S
 from acklast.errors import NO_RESTART, Exit
+from dev import need
 from dev.nspawn import why_not
 
 ROOT: Final = Path(__file__).parents[2]
@@ -119,6 +120,20 @@ def test_who_lacks_the_programs_is_told_where_they_are(monkeypatch: pytest.Monke
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setenv("PATH", "")
     assert "package systemd-container" in why_not().replace("packages", "package")
+
+
+def test_what_boots_a_systemd_is_not_installed_where_that_is_forbidden_and_that_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr(need, "_on_path", lambda program: None)
+    monkeypatch.setattr(need, "_installed_python", lambda: None)
+    monkeypatch.setenv("ACKLAST_DEV_INSTALL", "0")
+    assert need.have_booted() == 0
+    said = capsys.readouterr().err
+    assert "systemd-nspawn is missing" in said
+    assert "apt-get install --no-install-recommends systemd-container" in said
+    assert "apt-get install --no-install-recommends python3-venv" in said
 
 
 # --- no drift --------------------------------------------------------------------------------------------
