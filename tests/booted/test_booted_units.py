@@ -11,11 +11,14 @@ import asyncpg
 import pytest
 
 from acklast.errors import Exit
+from acklast.telemetry import catalogue as of
 from booted.conftest import Host
 from dev.postgres import Cluster
 from dev.rabbitmq import Node
 from dev.stack import BrokerServer
 from harness import eventually
+from harness.probing import probe
+from harness.scraping import scrape
 from harness.secure import secured
 
 WORK: Final = "acklast.v1.work.work"
@@ -223,13 +226,17 @@ sql = "select 1 as id"
 key = "{run}:{id}"
 type = "step.v1"
 """
-    config.write_text(config.read_text() + schedule)
+    health = '[health]\nrelay_listen = "unix:health.sock"\nscheduler_listen = "unix:health.sock"\n'
+    config.write_text(config.read_text() + schedule + health)
     for unit in ("acklast-relay.service", "acklast-scheduler.service"):
         host.drop_in("WatchdogSec=2", unit)
         host.start(unit)
     await passed(8)
     for unit in ("acklast-relay.service", "acklast-scheduler.service"):
         assert host.is_(unit, ActiveState="active", NRestarts="0")
+        socket = host.machine.root / "var/lib" / unit.removesuffix(".service") / "health.sock"
+        assert (await probe(socket, "/livez"))[0] == 200
+        assert (await scrape(socket)).has(of.BUILD_INFO)
         assert host.systemctl("stop", unit) == 0
         assert host.is_(unit, ActiveState="inactive", Result="success")
 
