@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from acklast.apart import apart
 from acklast.broker import Link
 from acklast.config.models import Config, Custody
 from acklast.consumer import Consumer
@@ -136,10 +137,9 @@ class Assembly:
 
     def _consumers(self, lane: Lane) -> list[Consumer]:
         """One for each queue of the lane."""
-        loop = asyncio.get_running_loop()
 
         def start(delivery: Delivery) -> None:
-            self.tasks.add(delivery, loop.create_task(self._process(lane, intake, delivery)))
+            self.tasks.add(delivery, apart(self._process(lane, intake, delivery)))
 
         settings = self.config.lanes[lane.name]
         quota = self.config.budgets[settings.budget].ours() if settings.budget else None

@@ -19,6 +19,7 @@ from aio_pika.abc import AbstractConnection
 from yarl import URL
 
 from acklast import lenient
+from acklast.apart import apart
 from acklast.errors import BrokerRefused, BrokerUnavailable
 from acklast.hosts import NoneAnswers, first_that_answers
 from acklast.receiver import BulkConnection, BulkProtocol, HeardConnection, HeardProtocol
@@ -105,7 +106,7 @@ class Link:
                 raise self._failed
             began = time.monotonic()
             try:
-                self._connection = await self._connect_one()
+                self._connection = await apart(self._connect_one(), name="connect")
             except BrokerUnavailable as error:
                 self._fail(error, began)
                 raise
@@ -188,7 +189,7 @@ class Link:
             self._watching.cancel()
         if connection.transport is not None and self._heard is not None:
             watch = self._watch(connection.transport.connection, self._heard)
-            self._watching = asyncio.create_task(watch, name=f"watch {self._role}")
+            self._watching = apart(watch, name=f"watch {self._role}")
         self._emitter.notice("broker.connected", role=self._role, host=url.host, generation=self.generation)
 
     # --- watching -----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import aiormq
 from aio_pika.abc import AbstractConnection
 from aiormq import spec
 
+from acklast.apart import apart
 from acklast.broker import Link
 from acklast_topology.calls import bounded, takes_nothing_in
 from acklast_topology.publish import Sender, Sent, Status
@@ -60,7 +61,8 @@ class CarrierSender:
         async with self._lock:
             last = self._sender
             if last is None or last.closed or last.stale:
-                self._sender = await Sender.open(connection, timeout_s=self._timeout_s, after=last)
+                opening = Sender.open(connection, timeout_s=self._timeout_s, after=last)
+                self._sender = await apart(opening, name="open")
                 if last is not None:
                     await last.retire()
             assert self._sender is not None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from acklast.apart import apart
 from acklast.config.models import Lane as Settings
 from acklast.config.quota import Quota
 from acklast.drain import Tasks
@@ -89,7 +90,7 @@ class Aside:
 
     def move(self, delivery: Delivery, key: str, queue: int) -> None:
         """Begin to move one; a drain waits for its end."""
-        moving = asyncio.get_running_loop().create_task(self._move(delivery, key, queue))
+        moving = apart(self._move(delivery, key, queue))
         self._tasks.add(delivery, moving)
 
     async def _move(self, delivery: Delivery, key: str, queue: int) -> None:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final, assert_never
 
 from acklast import faults, letters
+from acklast.apart import apart
 from acklast.broker import Link
 from acklast.consumer import Consumer
 from acklast.delivery import claim_of, insist_on
@@ -115,7 +116,7 @@ class Letterbox:
 
     def _inlet(self, queue: str, filing: _Dead | _Unrouted) -> Inlet:
         def take(delivery: Delivery) -> None:
-            task = asyncio.get_running_loop().create_task(self._file(filing, delivery))
+            task = apart(self._file(filing, delivery))
             self.tasks.add(delivery, task)
 
         return Inlet(queue, Prefetch(_PREFETCH, _PREFETCH), False, take, lambda before: [])

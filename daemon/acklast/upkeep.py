@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from acklast.apart import apart
 from acklast.broker import Link
 from acklast.config.models import Config, Declare
 from acklast.errors import TopologyError
@@ -61,7 +62,7 @@ class Upkeep:
             if any(finding.status is Found.CREATED for finding in found):
                 self._say_repaired(found)
                 # It was hardly deleted alone; but it is there, and need not wait for the others.
-                self._others = asyncio.create_task(self.repair(), name="repair")
+                self._others = apart(self.repair(), name="repair")
         else:
             found = await verify(connection, part) + await self._looked_into(part)
         bad = _unfit(found)

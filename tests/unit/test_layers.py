@@ -15,7 +15,18 @@ ROOT = Path(__file__).parents[2]
 # From left to right; a module imports from its own layer and from those before it.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("acklast_topology",),
-    ("errors", "outcome", "policy", "progress", "faults", "fingerprint", "redact", "cron", "template"),
+    (
+        "apart",
+        "errors",
+        "outcome",
+        "policy",
+        "progress",
+        "faults",
+        "fingerprint",
+        "redact",
+        "cron",
+        "template",
+    ),
     ("decide", "forecast", "canary"),
     ("http",),
     ("config", "handlers", "telemetry"),

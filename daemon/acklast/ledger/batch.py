@@ -17,6 +17,7 @@ from operator import attrgetter
 from time import monotonic
 from typing import Any, Final, TypeAlias
 
+from acklast.apart import apart
 from acklast.errors import LedgerUnavailable
 from acklast.ledger.api import Claim, Claimed, Fresh, Record, Recorded
 from acklast.ledger.changes import Change
@@ -191,7 +192,7 @@ class Batcher:
         # A new task starts in the loop's next round: whatever else this round asks for comes along.
         if self._task is None:
             self._round.again()
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="ledger flush")
+            self._task = apart(self._run(), name="ledger flush")
 
     async def _run(self) -> None:
         last = 0

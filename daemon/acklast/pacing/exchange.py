@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from acklast.apart import apart
 from acklast.config.quota import Quota
 from acklast.errors import LedgerUnavailable
 from acklast.ledger.api import Session
@@ -384,8 +385,7 @@ class Exchange:
         if until <= self._pauses.get(name, 0.0) + 0.05:
             return
         self._pauses[name] = until
-        task = asyncio.create_task(self._tell_pause(name, until), name="pause")
-        self._telling.add(task)
+        self._telling.add(task := apart(self._tell_pause(name, until), name="pause"))
         task.add_done_callback(self._telling.discard)
 
     async def _tell_pause(self, name: str, until: float) -> None:

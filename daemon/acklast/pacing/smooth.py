@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from aiolimiter import AsyncLimiter
 
+from acklast.apart import apart
+
 
 class Smooth:
     """Feeds a budget with leave to start, in chunks of an aiolimiter.
@@ -37,7 +39,7 @@ class Smooth:
             self._tokens -= 1
             return True
         if self._task is None and self._limiter is not None:
-            self._task = asyncio.get_running_loop().create_task(self._fetch(self._limiter))
+            self._task = apart(self._fetch(self._limiter))
         return False
 
     def close(self) -> None:
