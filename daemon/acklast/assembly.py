@@ -181,7 +181,8 @@ class Assembly:
             await process(lane, delivery)
         except Exception as defect:
             # A defect of ours must neither vanish nor hold a prefetch slot for ever.
-            self.emitter.notice("delivery.defect", "error", lane=lane.name, tag=delivery.tag, exc_info=defect)
+            said = {"lane": lane.name, "tag": delivery.tag, **delivery.told()}
+            self.emitter.notice("delivery.defect", "error", **said, exc_info=defect)
             await asyncio.sleep(_REQUEUE_S)
             await lane.settler.give_back(delivery)
         finally:

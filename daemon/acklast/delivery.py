@@ -38,7 +38,7 @@ from acklast.outcome import Bury, Complete, GiveBack, Hold, Retry
 from acklast.pacing.budgets import StandBy
 from acklast.pacing.lanes import Entry
 from acklast.pacing.slots import Draining
-from acklast.settle import Delivery
+from acklast.settle import Delivery, job_fields
 from acklast.settled import event_of
 from acklast.telemetry.events import Settled
 from acklast_topology import contract
@@ -78,7 +78,8 @@ async def process(lane: Lane, delivery: Delivery) -> None:
         acked = await lane.settler.give_back(delivery)
         event = event_of(lane, delivery, envelope, "give_back", acked, reason="drain")
     except Abandoned:
-        lane.emitter.notice("delivery.abandoned", "warning", lane=lane.name, tag=delivery.tag)
+        said = delivery.told()
+        lane.emitter.notice("delivery.abandoned", "warning", lane=lane.name, tag=delivery.tag, **said)
         return
     lane.emitter.emit(event)
     if faults.ARMED:
@@ -104,6 +105,7 @@ async def _take_through(lane: Lane, delivery: Delivery, envelope: Envelope, entr
                 faults.point("claimed")
             if isinstance(claimed, Fresh):
                 lane.claimed.add(delivery)
+                delivery.attempt, delivery.fence = claimed.attempt, claimed.fence
                 judged = await judge(lane, envelope, session, claimed, entry, delivery.trace)
         except Returned:
             _let_go(lane, delivery, envelope.key)
@@ -252,10 +254,12 @@ async def _record(
         frees=lane.custody,
         follow_ups=judged.follow_ups,
     )
-    return await insist_on(lane, envelope, session, record)
+    return await insist_on(lane, envelope, session, record, claimed.attempt)
 
 
-async def insist_on(lane: Lane, envelope: Envelope, session: Session, record: Record) -> Recorded:
+async def insist_on(
+    lane: Lane, envelope: Envelope, session: Session, record: Record, attempt: int | None = None
+) -> Recorded:
     """Make this verdict durable, or the least that can be said of it: a claim must not stand for ever.
 
     Raises:
@@ -267,7 +271,8 @@ async def insist_on(lane: Lane, envelope: Envelope, session: Session, record: Re
         raise
     except Exception as refusal:
         # The store will not have this verdict, and the effect may have happened: a person decides.
-        lane.emitter.notice("record.refused", "error", lane=lane.name, key=envelope.key, exc_info=refusal)
+        said = job_fields(envelope, attempt=attempt, fence=record.fence)
+        lane.emitter.notice("record.refused", "error", lane=lane.name, **said, exc_info=refusal)
         plain = _held_record(lane, envelope, record)
         return await lane.insist(lane.ledger.record, session, plain)
 

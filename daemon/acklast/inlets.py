@@ -102,7 +102,8 @@ class Aside:
                 self._count()
         except Exception as defect:
             # A defect of ours must neither vanish nor hold the delivery for ever.
-            lane.emitter.notice("delivery.defect", "error", lane=lane.name, tag=delivery.tag, exc_info=defect)
+            said = {"lane": lane.name, "tag": delivery.tag, **delivery.told()}
+            lane.emitter.notice("delivery.defect", "error", **said, exc_info=defect)
             await asyncio.sleep(_REQUEUE_S)
             await lane.settler.give_back(delivery)
         finally:

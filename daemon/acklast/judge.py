@@ -30,6 +30,7 @@ from acklast.ledger.api import Fresh, Record, Session
 from acklast.outcome import Bury, Complete, GiveBack, Hold, Outcome, Retry, Verdict
 from acklast.pacing.lanes import Entry
 from acklast.pacing.slots import Draining
+from acklast.settle import job_fields
 from acklast.telemetry.trace import Trace
 from acklast_topology.contract import Envelope, Reason
 from acklast_topology.job import Job
@@ -104,6 +105,10 @@ class _Job:
     entry: Entry
     trace: Trace | None
 
+    def told(self) -> dict[str, Any]:
+        """What a log line says of it."""
+        return job_fields(self.envelope, attempt=self.context.attempt, fence=self.context.fence)
+
     @property
     def timeout_s(self) -> float:
         return self.type.timeout_s or self.lane.policy.timeout_s
@@ -165,7 +170,7 @@ async def _alone(job: _Job, start: Run | Reconcile) -> Judged:
         await alone.take((lane.name, job.envelope.key))
     except Draining:
         return _unstarted(GiveBack("drain", ambiguous=True), job.clock)
-    lane.emitter.notice("job.runs_alone", "warning", lane=lane.name, key=job.envelope.key)
+    lane.emitter.notice("job.runs_alone", "warning", lane=lane.name, **job.told())
     try:
         if refusal := refusal_of(lane, job.session, job.entry):
             return _unstarted(GiveBack(refusal, ambiguous=True), job.clock)
@@ -199,9 +204,7 @@ async def _attempting(job: _Job, start: Run | Reconcile) -> Judged:
         task.uncancel()
         return _defective(job, "cancelled_itself")
     except Exception as defect:
-        job.lane.emitter.notice(
-            "attempt.defect", "error", lane=job.lane.name, key=job.envelope.key, exc_info=defect
-        )
+        job.lane.emitter.notice("attempt.defect", "error", lane=job.lane.name, **job.told(), exc_info=defect)
         return _defective(job, "defect")
     finally:
         job.lane.attempting.discard(task)
@@ -336,6 +339,7 @@ def context_of(
         type=envelope.type,
         run=envelope.run,
         attempt=claimed.attempt,
+        fence=claimed.fence,
         deadline=envelope.deadline,
         ambiguous=claimed.ambiguous,
         headers=envelope.raw.headers,

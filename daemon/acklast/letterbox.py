@@ -128,12 +128,12 @@ class Letterbox:
         except Returned:
             return  # the copy in its queue is the one to work on
         except Abandoned:
-            emitter.notice("delivery.abandoned", "warning", lane=filing.lane.name, tag=delivery.tag)
+            said = {"lane": filing.lane.name, "tag": delivery.tag, **delivery.told()}
+            emitter.notice("delivery.abandoned", "warning", **said)
         except Exception as defect:
             # A defect of ours must neither vanish nor hold the delivery for ever.
-            emitter.notice(
-                "delivery.defect", "error", lane=filing.lane.name, tag=delivery.tag, exc_info=defect
-            )
+            said = {"lane": filing.lane.name, "tag": delivery.tag, **delivery.told()}
+            emitter.notice("delivery.defect", "error", **said, exc_info=defect)
             await asyncio.sleep(_REQUEUE_S)
             await self.settler.give_back(delivery)
         finally:

@@ -67,4 +67,4 @@ async def _hand_on(lane: Lane, delivery: Delivery) -> None:
     envelope = contract.parse(delivery.raw)
     if isinstance(envelope, Envelope) and await lane.settler.hand_on(delivery, envelope.key):
         held_s = round(time.monotonic() - delivery.taken_at, 3)
-        lane.emitter.notice("delivery.handed_on", lane=lane.name, key=envelope.key, held_s=held_s)
+        lane.emitter.notice("delivery.handed_on", lane=lane.name, **delivery.told(), held_s=held_s)

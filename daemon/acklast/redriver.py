@@ -39,6 +39,8 @@ from acklast.reconciler import counts
 from acklast.resend import again
 from acklast.settle import Send
 from acklast.telemetry.events import Emitter, Published
+from acklast.telemetry.trace import Send as Sending
+from acklast.telemetry.trace import posted_of
 from acklast_topology.calls import only_real_cancellation
 from acklast_topology.carrier import carrier_properties
 from acklast_topology.names import work_key
@@ -327,10 +329,14 @@ class Redriver(Chore):
             return None
         kept, _ = message
         properties = carrier_properties(raw_of(kept), letter.key)
-        sent = await self._send(self._names.route, work_key(lane), kept.body, properties)
+        to, began = work_key(lane), time.monotonic()
+        sent = await self._send(self._names.route, to, kept.body, properties)
         if sent.status is not Status.CONFIRMED:
             return f"{sent.status}: {sent.detail}"
-        self._emitter.emit(Published("redrive"))
+        name, size, ended = properties.message_id or "", len(kept.body), time.monotonic()
+        posted = Sending(self._names.route, to, name, size, began, ended, sent.status.value)
+        told = posted_of(properties.headers or {}, lane, letter.key, posted)
+        self._emitter.emit(Published("redrive", posted=told))
         return None
 
 

@@ -22,6 +22,8 @@ from acklast.errors import AcklastError, LedgerUnavailable
 from acklast.ledger.outbox import BATCH, Dead, Later, Outbox, Promised
 from acklast.progress import Part, Round
 from acklast.telemetry.events import Emitter, Published
+from acklast.telemetry.trace import Posted, posted_of
+from acklast.telemetry.trace import Send as Sending
 from acklast_topology.publish import Job, Publisher, Status, TopologyMissing
 
 RELAYING: Final = "relaying the outbox"
@@ -47,6 +49,7 @@ class Batch:
     """What became of the rows of one batch."""
 
     published: list[int] = field(default_factory=list)
+    posted: list[Posted] = field(default_factory=list)
     later: list[Later] = field(default_factory=list)
     dead: list[Dead] = field(default_factory=list)
 
@@ -155,7 +158,7 @@ class Relay(Chore):
 
     def _tell(self, batch: Batch) -> None:
         if batch.published:
-            self._emitter.emit(Published("relay", len(batch.published)))
+            self._emitter.emit(Published("relay", len(batch.published), tuple(batch.posted)))
         if batch.dead:
             first = batch.dead[0]
             self._emitter.notice(
@@ -183,8 +186,14 @@ def publisher_of(config: Config, brokers: Callable[[], Sequence[str]]) -> Callab
     return make
 
 
+def _posted(job: Job, exchange: str, began: float) -> tuple[Posted, ...]:
+    now, size = time.monotonic(), len(job.payload)
+    send = Sending(exchange, job.routing_key, "", size, began, now, Status.CONFIRMED.value)
+    return posted_of(job.headers, job.lane, job.key, send)
+
+
 async def _publish(publisher: Publisher, rows: Sequence[Promised]) -> Batch:
-    batch, jobs = Batch(), list[Job]()
+    batch, jobs, began = Batch(), list[Job](), time.monotonic()
     by_job: dict[int, Promised] = {}
     for row in rows:
         try:
@@ -199,6 +208,7 @@ async def _publish(publisher: Publisher, rows: Sequence[Promised]) -> Batch:
             row = by_job[id(result.job)]
             if result.status is Status.CONFIRMED:
                 batch.published.append(row.id)
+                batch.posted += _posted(result.job, publisher.exchange, began)
             else:
                 batch.put_off(row, f"{result.status}: {result.detail}")
     return batch

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from math import inf
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from aiormq import spec
 
@@ -17,8 +17,9 @@ from acklast.pacing.turn import Turn
 from acklast.telemetry.events import Emitter, Published
 from acklast.telemetry.trace import Send as Sending
 from acklast.telemetry.trace import Trace
+from acklast.telemetry.traceparent import trace_id
 from acklast_topology.carrier import carrier_properties
-from acklast_topology.contract import RawMessage
+from acklast_topology.contract import Envelope, Malformed, RawMessage, parse
 from acklast_topology.ladder import BUCKETS_S, bucket_for
 from acklast_topology.names import Names, fair_key, wait_key
 from acklast_topology.publish import Sent, Status
@@ -76,6 +77,31 @@ class Delivery:
     """Its place in a trace, once that is known."""
     turn: Turn | None = None
     """What its start is charged to; None where its lane's starts are all alike."""
+    attempt: int | None = None
+    """As the ledger counts, once it is claimed; so is the fence."""
+    fence: int | None = None
+
+    def told(self) -> dict[str, Any]:
+        """What a log line says of its job: as much as is known of key, run, attempt, fence and trace."""
+        return job_fields(parse(self.raw), attempt=self.attempt, fence=self.fence, trace=self.trace)
+
+
+def job_fields(
+    message: Envelope | Malformed,
+    *,
+    attempt: int | None = None,
+    fence: int | None = None,
+    trace: Trace | None = None,
+) -> dict[str, Any]:
+    """What a log line says of a job, besides its lane: what of this is known."""
+    said = {
+        "key": message.key,
+        "run": message.run if isinstance(message, Envelope) else None,
+        "attempt": attempt,
+        "fence": fence,
+        "trace_id": trace.trace_id if trace is not None else trace_id(message.raw.headers),
+    }
+    return {name: value for name, value in said.items() if value is not None}
 
 
 async def nothing_to_repair() -> None:
@@ -129,7 +155,9 @@ class Settler:
         acked = await delivery.channel.ack(delivery.tag)
         if not acked:
             # Told of each in its line of the settled job; when a channel dies there are hundreds of them.
-            self._emitter.notice("delivery.ack_lost", "debug", lane=self._lane, tag=delivery.tag)
+            self._emitter.notice(
+                "delivery.ack_lost", "debug", lane=self._lane, tag=delivery.tag, **delivery.told()
+            )
         if faults.ARMED:
             faults.point("acked")
         return acked
@@ -156,7 +184,7 @@ class Settler:
         finally:
             delivery.handing_on = False
         if sent.status is not Status.CONFIRMED:
-            self._unconfirmed(key, sent)
+            self._unconfirmed(delivery, sent)
             return False
         self._emitter.emit(Published("hand_on"))
         # Settled meanwhile: then the carrier only finds that out.
@@ -201,7 +229,7 @@ class Settler:
                 self._emitter.emit(Published(kind))
                 self._confirmed()
                 return True
-            self._unconfirmed(key, sent)
+            self._unconfirmed(delivery, sent)
             if sent.status is Status.RETURNED:
                 await self._repair()
             await asyncio.sleep(pause_s)
@@ -221,7 +249,7 @@ class Settler:
             self._unconfirmed_yet = False
             self._emitter.notice("carrier.confirmed", lane=self._lane)
 
-    def _unconfirmed(self, key: str, sent: Sent) -> None:
+    def _unconfirmed(self, delivery: Delivery, sent: Sent) -> None:
         """Said of the first of all the jobs that wait for the same reason, and now and then again."""
         now = time.monotonic()
         known = now - self._said.get(sent.status, -inf) < _SAY_AGAIN_S
@@ -231,7 +259,7 @@ class Settler:
             "carrier.unconfirmed",
             "debug" if known else "warning",
             lane=self._lane,
-            key=key,
             status=sent.status,
             detail=sent.detail,
+            **delivery.told(),
         )

@@ -31,7 +31,7 @@ MUTATIONS: Final = {
     "acts on a verdict that nobody recorded": Mutation(
         DELIVERY,
         "_record",
-        "await insist_on(lane, envelope, session, record)",
+        "await insist_on(lane, envelope, session, record, claimed.attempt)",
         "Recorded.RECORDED",
         "success",
     ),

@@ -75,6 +75,11 @@ class Publisher:
         self._opening: asyncio.Task[Sender] | None = None
         self._largest = Largest()
 
+    @property
+    def exchange(self) -> str:
+        """Where it publishes to."""
+        return self._names.ingress
+
     @classmethod
     def connect(
         cls,

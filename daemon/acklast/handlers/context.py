@@ -70,6 +70,7 @@ class Context:
         "completed",
         "deadline",
         "draining",
+        "fence",
         "follow_ups",
         "key",
         "lane",
@@ -91,6 +92,7 @@ class Context:
         type: str | None = None,  # noqa: A002 - the contract's word
         run: str | None = None,
         attempt: int = 1,
+        fence: int | None = None,
         deadline: datetime | None = None,
         ambiguous: bool = False,
         headers: Mapping[Any, Any] = _NO_HEADERS,
@@ -107,6 +109,8 @@ class Context:
         self.run: Final = run
         self.attempt: Final = attempt
         """Attempts that count, this one included: 1 is the first."""
+        self.fence: Final = fence
+        """The number of the claim, which only grows: a store that is told may refuse whoever comes late."""
         self.deadline: Final = deadline
         """Aware. The job is not started past it; it does not stop a running attempt."""
         self.ambiguous: Final = ambiguous
@@ -158,8 +162,8 @@ class Context:
             self._log = structlog.get_logger().bind(
                 lane=self.lane, key=self.key, run=self.run, attempt=self.attempt
             )
-            if self.trace is not None:
-                self._log = self._log.bind(trace_id=self.trace.trace_id)
+            known = {"fence": self.fence, "trace_id": self.trace.trace_id if self.trace else None}
+            self._log = self._log.bind(**{name: value for name, value in known.items() if value is not None})
         return self._log
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from acklast.telemetry.trace import Trace
+from acklast.telemetry.trace import Posted, Trace
 from acklast_topology.value import value
 
 
@@ -80,6 +80,8 @@ class Published:
 
     kind: str
     count: int = 1
+    posted: tuple[Posted, ...] = ()
+    """Those of them that are in a trace, where no delivery's spans tell of it."""
 
 
 Event: TypeAlias = Notice | Settled | Flushed | Published

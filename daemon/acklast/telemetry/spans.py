@@ -14,7 +14,7 @@ from typing import Final
 
 from acklast.telemetry.events import Settled
 from acklast.telemetry.span import Attributes, Kind, Span, new_span_id
-from acklast.telemetry.trace import Call, Send, Trace, text_of
+from acklast.telemetry.trace import Call, Posted, Send, Trace, text_of
 from acklast.telemetry.traceparent import TRACESTATE, Parent
 
 _SYSTEM: Final = ("messaging.system", "rabbitmq")
@@ -99,7 +99,21 @@ class _Made:
         return self._span("settle", Kind.CLIENT, began, ended, said, error, under=self._under)
 
     def send(self, one: Send) -> Span:
-        return send_span(one, self._trace, self._names, self._ns, self._event.lane, self._under)
+        trace = self._trace
+        parent = self._under or (trace.parent.span_id if trace.parent else None)
+        state = text_of(trace.raw.headers, TRACESTATE)
+        return _send(
+            one,
+            trace.trace_id,
+            parent,
+            self._names,
+            self._ns,
+            self._event.lane,
+            remote=self._under is None,
+            link=trace.parent,
+            tracestate=state,
+            key=self._event.key,
+        )
 
     def call(self, one: Call) -> Span:
         """The request of an HTTP lane, by the conventions for HTTP clients."""
@@ -161,25 +175,55 @@ class _Made:
         )
 
 
-def send_span(
-    one: Send, trace: Trace, names: Names, ns: Callable[[float], int], lane: str, under: str | None
+def posted_span(one: Posted, names: Names, clock: Clock) -> Span:
+    """A message that went out of the outbox, or out of a dead letter."""
+    return _send(
+        one.send,
+        one.parent.trace_id,
+        one.parent.span_id,
+        names,
+        clock.ns,
+        one.lane,
+        remote=True,
+        link=one.parent,
+        tracestate=one.tracestate,
+        key=one.key,
+    )
+
+
+def _send(
+    one: Send,
+    trace_id: str,
+    parent: str | None,
+    names: Names,
+    ns: Callable[[float], int],
+    lane: str,
+    *,
+    remote: bool,
+    link: Parent | None,
+    tracestate: str,
+    key: str | None,
 ) -> Span:
     """A message that the daemon has published, in the trace of its job."""
-    parent = under or (trace.parent.span_id if trace.parent else None)
+    said: list[tuple[str, str | int]] = [("messaging.message.body.size", one.size)]
+    if one.message_id:
+        said.append(("messaging.message.id", one.message_id))
+    if key is not None:
+        said.append(("acklast.key", key))
     return Span(
         f"send {one.exchange or _DEFAULT_EXCHANGE}",
         Kind.CLIENT,
-        trace.trace_id,
+        trace_id,
         new_span_id(),
         parent,
-        under is None,
+        remote,
         ns(one.started),
         ns(one.ended),
         fixed_of("send", "send", lane, one.exchange, one.routing_key, "", names.server),
-        (("messaging.message.id", one.message_id), ("messaging.message.body.size", one.size)),
+        tuple(said),
         None if one.status == "confirmed" else one.status,
-        trace.parent,
-        text_of(trace.raw.headers, TRACESTATE),
+        link,
+        tracestate,
     )
 
 

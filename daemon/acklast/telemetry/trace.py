@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from acklast.telemetry.span import new_span_id
-from acklast.telemetry.traceparent import BAGGAGE, TRACEPARENT, TRACESTATE, Parent
+from acklast.telemetry.traceparent import BAGGAGE, TRACEPARENT, TRACESTATE, Parent, parent_of
 from acklast_topology.message import RawMessage
 from acklast_topology.value import value
 
@@ -40,6 +40,23 @@ class Send:
     started: float
     ended: float
     status: str
+
+
+@value
+class Posted:
+    """A message that was published for a job which is not at work: out of the outbox, or of a dead letter."""
+
+    parent: Parent
+    tracestate: str
+    lane: str
+    key: str
+    send: Send
+
+
+def posted_of(headers: Mapping[Any, Any], lane: str, key: str, send: Send) -> tuple[Posted, ...]:
+    """The one message, where its headers say which trace it is in; else nothing."""
+    parent = parent_of(headers)
+    return (Posted(parent, text_of(headers, TRACESTATE), lane, key, send),) if parent else ()
 
 
 class Trace:

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 from acklast.errors import ConfigError
 from acklast.telemetry import wire
 from acklast.telemetry.batches import Batches
-from acklast.telemetry.events import Event, Settled
+from acklast.telemetry.events import Event, Published, Settled
 from acklast.telemetry.exports import FULL, Exports
 from acklast.telemetry.resource import SCOPE
 from acklast.telemetry.span import Attributes, Span
-from acklast.telemetry.spans import Clock, Names, spans_of
+from acklast.telemetry.spans import Clock, Names, posted_span, spans_of
 from acklast.telemetry.trace import Trace
 from acklast.telemetry.tracer import Sampler, SpanTracer, Tracer
 from acklast.telemetry.variables import Exporter, Exporting, Route, Signal
@@ -27,8 +27,9 @@ _PORTS: Final = {"amqp": 5672, "amqps": 5671}
 class Traces:
     """Makes spans of events and exports them."""
 
-    def __init__(self, batches: Batches[Span], exports: Exports, names: Names) -> None:
+    def __init__(self, batches: Batches[Span], exports: Exports, names: Names, sampler: Sampler) -> None:
         self._batches = batches
+        self._samples = sampler.samples
         self._exports = exports
         self._names = names
 
@@ -38,11 +39,18 @@ class Traces:
                 # Not even made: what is dropped costs next to nothing.
                 self._exports.drop(Signal.TRACES, FULL, _count(trace))
                 return
-            clock = Clock(time.monotonic(), time.time_ns())
-            self._batches.put(spans_of(event, trace, self._names, clock))
+            self._batches.put(spans_of(event, trace, self._names, _now()))
+        elif isinstance(event, Published) and event.posted:
+            sampled = [one for one in event.posted if self._samples(one.parent.trace_id, one.parent)]
+            clock = _now()
+            self._batches.put([posted_span(one, self._names, clock) for one in sampled])
 
     async def close(self) -> None:
         await self._batches.close()
+
+
+def _now() -> Clock:
+    return Clock(time.monotonic(), time.time_ns())
 
 
 def _count(trace: Trace) -> int:
@@ -60,8 +68,10 @@ def open_traces(
         from acklast.telemetry.readable import console_spans
 
         send = console_spans(resource, SCOPE, version)
-        return Traces(Batches(Signal.TRACES, send, exports, exporting.spans), exports, names)
-    return Traces(_otlp(route, exporting, exports, resource, version), exports, names)
+        batches = Batches(Signal.TRACES, send, exports, exporting.spans)
+    else:
+        batches = _otlp(route, exporting, exports, resource, version)
+    return Traces(batches, exports, names, Sampler(exporting.sampling))
 
 
 def _otlp(
