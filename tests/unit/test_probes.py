@@ -10,14 +10,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from acklast.config.health import Listen
 from acklast.errors import ConfigError, Exit
 from acklast.health import Health, Server
 from acklast.probes import AddressTaken, Probes
+from acklast.telemetry import catalogue as of
 from acklast.telemetry.events import Emitter, Event
+from acklast.telemetry.registry import Registry
 from harness.probing import probe
+from harness.scraping import scrape
 
 SOCKET = Listen(path="health.sock")
 WHOLE = {"ready", "draining", "why", "lanes", "broker", "ledger", "configuration"}
@@ -74,6 +78,34 @@ async def test_head_is_answered_and_other_paths_and_methods_are_not(tmp_path: Pa
             ("/metrics", "GET", 404),
         ):
             assert (await probe(tmp_path / SOCKET.path, path, method))[0] == status, path
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [
+        ("", "text/plain; version=0.0.4; charset=utf-8"),
+        ("application/openmetrics-text;version=1.0.0", "application/openmetrics-text; version=1.0.0"),
+    ],
+    ids=["text", "openmetrics"],
+)
+async def test_metrics_come_as_they_are_asked_for(tmp_path: Path, accept: str, content_type: str) -> None:
+    registry = Registry({"rent": ""})
+    path = tmp_path / SOCKET.path
+    made = Probes(SOCKET, tmp_path, Emitter(), str, metrics=registry.snapshot)
+    await made.start()
+    try:
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(path))) as session,
+            session.get("http://daemon/metrics", headers={"Accept": accept} if accept else {}) as answer,
+        ):
+            assert answer.status == 200
+            assert answer.headers["Content-Type"].startswith(content_type)
+            assert 'acklast_jobs_done_total{lane="rent"} 0.0' in await answer.text()
+        assert (await scrape(path)).value(of.JOBS_DONE) == 0
+        assert await probe(path, "/metrics", "HEAD") == (200, "")
+        assert (await probe(path, "/metrics", "POST"))[0] == 405
+    finally:
+        await made.close()
 
 
 async def test_it_answers_nowhere_where_no_address_is_configured(tmp_path: Path) -> None:

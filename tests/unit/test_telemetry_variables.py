@@ -110,6 +110,7 @@ def test_the_rest_is_read_as_the_specification_has_it() -> None:
         ("OTEL_BSP_MAX_QUEUE_SIZE", "0", "1 or more"),
         ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4096", "from 1 to 2048"),
         ("OTEL_METRIC_EXPORT_INTERVAL", "soon", "1 or more"),
+        ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "sum", "cumulative, delta, lowmemory"),
         ("OTEL_RESOURCE_ATTRIBUTES", "team", "KEY=VALUE"),
         ("OTEL_SDK_DISABLED", "yes", "true, false"),
     ],

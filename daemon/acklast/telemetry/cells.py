@@ -105,7 +105,11 @@ class Settlements:
             line.queue(event.priority).observe(seconds)
 
     def _line_of(self, event: Settled) -> Line:
-        lane = self.lanes.setdefault(event.lane, LaneCells())
+        """Also of each delivery with a reason that is not told apart: those are looked up here every time."""
+        if (lane := self.lanes.get(event.lane)) is None:
+            lane = self.lanes[event.lane] = LaneCells()
         reason = None if event.reason is None else lane.reason(event.reason)
         place = (event.lane, event.disposition, event.outcome, reason)
-        return self.lines.setdefault(place, Line(lane, event.outcome))
+        if (line := self.lines.get(place)) is None:
+            line = self.lines[place] = Line(lane, event.outcome)
+        return line
