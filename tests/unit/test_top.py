@@ -22,6 +22,8 @@ from acklast.ledger.controls import Control, Target
 from acklast.ledger.run_status import Status
 from acklast.ledger.standing import Pause, Standing
 from acklast.ledger.workers import State as Worker
+from acklast.outlook.cast import outlook
+from acklast.outlook.gather import facts_of
 from harness.controls import AT, pause
 from harness.why import DAEMON, WORKER
 
@@ -64,7 +66,7 @@ def read(*controls: Control, pauses: dict[str, Pause] | None = None) -> Read:
         Depth("work", "normal", Job.WAITING, "r-1", 4),
         Depth("work", "high", Job.WAITING, None, 1),
         Depth("work", "normal", Job.DEAD, "r-1", 2),
-        Depth("work", "normal", Job.QUEUED, "r-1", 7),
+        Depth("work", "normal", Job.QUEUED, "r-1", 900),
         Depth("gone", "normal", Job.UNRESOLVED, None, 1),
     ]
     pace = [
@@ -90,7 +92,7 @@ def test_a_lane_is_put_together_of_all_that_is_known(config: Config) -> None:
     assert [*found] == ["free", "gone", "other", "work"]
     work = found["work"]
     assert (work.state, work.workers, work.in_flight, work.slots, work.held) == (State.RUNNING, 2, 6, 20, 4)
-    assert (work.ready, work.queued, work.waiting, work.dead, work.unresolved) == (11, 7, 5, 2, 0)
+    assert (work.ready, work.queued, work.waiting, work.dead, work.unresolved) == (11, 900, 5, 2, 0)
     # The last whole minute and the half of this one; the share is of ten minutes, so not of that before.
     assert (work.per_s, work.oldest_s) == (1.0, 150.0)
     assert work.error_share == round(10 / 160, 4)
@@ -104,8 +106,21 @@ def test_runs_come_with_those_at_risk_first(config: Config) -> None:
         ("r-1", Status.AT_RISK),
         ("calm", Status.OPEN),
     ]
-    assert (runs[1].left_s, runs[1].finish_at) == (600.0, NOW + timedelta(minutes=10))
     assert (runs[1].total, runs[0].left_s, runs[0].total) == (602, None, 10)
+
+
+def test_a_finish_is_what_the_forecast_says(config: Config) -> None:
+    found, told = shot(config, read(), READY), read()
+    # What the ledger knows to wait for its time is in the queues as well.
+    expected = outlook(facts_of(config, told.backlog, told.standing, {"work": 16, "other": 0, "free": 0}))
+    [run] = [one for one in expected.runs if one.run == "r-1"]
+    row = found.runs[1]
+    assert run.finish.likely_s is not None
+    assert (row.left_s, row.low_s, row.high_s) == (run.finish.likely_s, run.finish.low_s, run.finish.high_s)
+    assert row.binding == run.binding.constraint
+    assert row.finish_at == NOW + timedelta(seconds=run.finish.likely_s)
+    [lane] = [one for one in expected.lanes if one.lane == "work"]
+    assert found.lanes[3].left_s == lane.finish.likely_s
 
 
 def test_a_budget_is_counted_once_for_each_daemon(config: Config) -> None:
@@ -162,7 +177,14 @@ PAUSED_ROW = replace(
 SHOT = Shot(
     NOW,
     (PAUSED_ROW, LANE_ROW),
-    (RunRow("2026-01", Status.LATE, 600, 2000, 15, 2, 1.0, 600.0, minutes(10), minutes(-5)),),
+    (
+        RunRow(
+            *("2026-01", Status.LATE, 600, 2000, 15, 2, 600.0, 500.0, 900.0),
+            finish_at=minutes(10),
+            deadline=minutes(-5),
+            binding="budget",
+        ),
+    ),
     (BudgetRow("api", "100 per 60 s", 1.6, 1.667, 100, 96, minutes(2), "429"),),
     (replace(WORKER, state=Worker.DRAINING, drain_by="duty", drain_reason="new host"),),
 )
@@ -174,8 +196,8 @@ invoices-of-the-wh…  paused   12/40    18k   312      2    15     95s  20/s   
   paused by duty: their database is slow
 reminders            running  12/40    18k   312      2    15     95s  20/s   1%
 
-RUN      STATUS  OPEN    OF  DEAD  UNRES   RATE  FINISH  DEADLINE
-2026-01  late     600  2000    15      2  1.0/s  in 10m    6m ago
+RUN      STATUS  OPEN    OF  DEAD           FINISH  DEADLINE  HELD BACK BY
+2026-01  late     600  2000    15  in 10m (8m-15m)    6m ago  budget
 
 BUDGET  QUOTA          USED     OF  PERMITS  PAUSED
 api     100 per 60 s  1.6/s  1.7/s   96/100  until 02:02:00Z

@@ -12,8 +12,9 @@ import pytest
 from acklast.cli.lane_view import LaneView
 from acklast.cli.queues import Queues
 from acklast.cli.why import exit_of
-from acklast.cli.why_job import answer, suspicious
+from acklast.cli.why_job import answer
 from acklast.cli.why_reason import Case, Need, Position, Proof, Reason, Rules
+from acklast.cli.why_turn import suspicious
 from acklast.errors import Exit
 from acklast.ledger.about import Cancellation
 from acklast.ledger.api import AttemptView, JobView, LetterView, State
@@ -24,6 +25,7 @@ from acklast.ledger.unresolved import Asked
 from acklast.ledger.whereabouts import Claimer, Hand, JobFacts, Promise, Stray, Trying, Usual
 from acklast.ledger.workers import State as Worker
 from acklast.ledger.workers import WorkerView
+from acklast.outlook.binding import Binding, Constraint
 from acklast.reporter import Standing
 from harness.controls import AT, pause
 from harness.why import DAEMON, LANE, QUIET_LANE, VIEW, WORKER, fits
@@ -581,6 +583,19 @@ def test_a_place_is_told_only_of_what_is_due() -> None:
 )
 def test_only_what_looks_lost_is_looked_for(made: Case, worth: bool) -> None:
     assert suspicious(made) is worth
+
+
+def test_the_pace_is_what_was_measured_and_none_where_the_lane_stands_still() -> None:
+    busy = replace(QUIET_LANE, queues=Queues(121, 0), daemons=(replace(DAEMON, started=600),))
+    held = Binding(Constraint.BUDGET, "95 of 100 permits are in use", {"used": 0.95})
+    found = answer(case(QUEUED, busy, per_s=4.0, holds=held))
+    assert found.position == Position(120, 4.0, within(30), "fifo")
+    [behind] = [reason for reason in found.reasons if reason.code == "behind"]
+    assert "what holds the lane back: 95 of 100 permits are in use" in behind.says
+    assert (behind.evidence["binding"], behind.evidence["figures"]) == ("budget", {"used": 0.95})
+    stopped = answer(case(QUEUED, replace(busy, paused=pause(Target.LANE, LANE)), per_s=4.0)).position
+    assert stopped is not None
+    assert (stopped.ahead, stopped.starts_at) == (120, None)
 
 
 def test_an_uncertain_reason_says_so() -> None:

@@ -154,18 +154,25 @@ def _lane(row: LaneRow) -> Sequence[str]:
 
 
 def _runs(shot: Shot) -> Part:
-    header = ("RUN", "STATUS", "OPEN", "OF", "DEAD", "UNRES", "RATE", "FINISH", "DEADLINE")
+    header = ("RUN", "STATUS", "OPEN", "OF", "DEAD", "FINISH", "DEADLINE", "HELD BACK BY")
     rows = [_run(row, shot.at) for row in shot.runs]
     styles = [_STATUSES.get(row.status, "") for row in shot.runs]
-    return Part(header, rows, styles, [""] * len(rows), _RIGHT)
+    return Part(header, rows, styles, [""] * len(rows), frozenset({2, 3, 4, 5, 6}))
 
 
 def _run(row: RunRow, at: datetime) -> Sequence[str]:
-    finish = "?" if row.left_s is None else f"in {age(row.left_s)}"
     left_s = None if row.deadline is None else (row.deadline - at).total_seconds()
     deadline = "-" if left_s is None else f"in {age(left_s)}" if left_s > 0 else f"{age(-left_s)} ago"
-    counts = (count(row.open), count(row.total), count(row.dead), count(row.unresolved))
-    return (row.run, row.status.value, *counts, rate(row.per_s), finish, deadline)
+    counts = (count(row.open), count(row.total), count(row.dead))
+    return (row.run, row.status.value, *counts, _finish(row), deadline, row.binding or "-")
+
+
+def _finish(row: RunRow) -> str:
+    if row.left_s is None:
+        return "?"
+    if row.low_s is None or row.high_s is None:
+        return f"in {age(row.left_s)}"
+    return f"in {age(row.left_s)} ({age(row.low_s)}-{age(row.high_s)})"
 
 
 def _budgets(shot: Shot) -> Part:

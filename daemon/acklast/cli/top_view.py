@@ -17,6 +17,8 @@ from acklast.ledger.backlog import Backlog, OpenRun
 from acklast.ledger.run_status import Status
 from acklast.ledger.standing import DaemonView, Standing
 from acklast.ledger.workers import WorkerView
+from acklast.outlook.cast import Meets, Prospect, moment_of, outlook
+from acklast.outlook.gather import facts_of
 
 RATE_S: Final = 60.0
 """Rates are of the last whole minute and what has passed of this one."""
@@ -57,11 +59,16 @@ class LaneRow:
     oldest_s: float | None
     per_s: float
     error_share: float | None
+    left_s: float | None = None
+    """Until its backlog is done, likely; None where nobody can tell."""
+    binding: str | None = None
+    """What holds it back (``outlook.binding.Constraint``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One run with something to do. ``left_s``: how long it takes at the pace of the last minute."""
+    """One run with something to do. ``left_s``: how long it takes, likely; ``low_s``, ``high_s``: the band
+    in which it ends four times out of five."""
 
     run: str
     status: Status
@@ -69,10 +76,13 @@ class RunRow:
     total: int
     dead: int
     unresolved: int
-    per_s: float
     left_s: float | None
+    low_s: float | None
+    high_s: float | None
     finish_at: datetime | None
     deadline: datetime | None
+    binding: str | None
+    """What holds its lane back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +135,16 @@ def shot(
     """``lanes`` are those to show; none are all. Runs and daemons without any of them are left out."""
     backlog, standing = read.backlog, read.standing
     names = [*lanes] or _lanes(config, standing, backlog)
+    expected = outlook(facts_of(config, backlog, standing, _messages(ready, backlog)))
+    by_lane = {one.lane: one for one in expected.lanes}
+    by_run = {one.run: one for one in expected.runs}
     views = [view_of(config, standing, name, _queues(name, ready, backlog)) for name in names]
-    rows = sorted((_lane(view, backlog) for view in views), key=_keys(sort))
+    rows = sorted((_lane(view, backlog, by_lane.get(view.lane)) for view in views), key=_keys(sort))
     runs = [one for one in backlog.runs if not lanes or _touches(backlog, one, lanes)]
     return Shot(
         at=backlog.at,
         lanes=tuple(rows),
-        runs=tuple(sorted((_run(one, backlog.at) for one in runs), key=_by_risk)),
+        runs=tuple(sorted((_run(one, backlog.at, by_run.get(one.run)) for one in runs), key=_by_risk)),
         budgets=tuple(_budgets(config, standing, views)),
         workers=tuple(one for one in read.workers if not lanes or set(lanes) & set(one.lanes)),
         ledger=ledger,
@@ -147,12 +160,18 @@ def _lanes(config: Config, standing: Standing, backlog: Backlog) -> list[str]:
     return [*known, *sorted({one.lane for one in backlog.depths} - {*known})]
 
 
+def _messages(ready: Mapping[str, Queues], backlog: Backlog) -> dict[str, int]:
+    """In the lanes' queues: what waits there for its time the ledger knows as well."""
+    seen = {lane: queues.ready for lane, queues in ready.items() if queues.ready is not None}
+    return {lane: count + backlog.jobs(lane, None, Job.WAITING) for lane, count in seen.items()}
+
+
 def _queues(lane: str, ready: Mapping[str, Queues], backlog: Backlog) -> Queues:
     seen = ready.get(lane, Queues())
     return Queues(seen.ready, backlog.jobs(lane, None, Job.WAITING), [*seen.missing], [*seen.unseen])
 
 
-def _lane(view: LaneView, backlog: Backlog) -> LaneRow:
+def _lane(view: LaneView, backlog: Backlog, expected: Prospect | None) -> LaneRow:
     state, why = explain(view)
     mine = [one.since for one in backlog.oldest if one.lane == view.lane]
     done, _, seconds = _ended(backlog, view.lane, RATE_S)
@@ -174,6 +193,8 @@ def _lane(view: LaneView, backlog: Backlog) -> LaneRow:
         oldest_s=(backlog.at - min(mine)).total_seconds() if mine else None,
         per_s=round(done / seconds, 3) if seconds else 0.0,
         error_share=round(dead / (ended + dead), 4) if ended + dead else None,
+        left_s=expected.finish.likely_s if expected else None,
+        binding=expected.binding.constraint.value if expected else None,
     )
 
 
@@ -208,24 +229,33 @@ def _keys(sort: Sort) -> Callable[[LaneRow], Any]:
 # --- runs -----------------------------------------------------------------------------------------------
 
 
-def _run(run: OpenRun, at: datetime) -> RunRow:
-    per_s = run.ended_lately / 60.0
-    left_s = run.open / per_s if per_s else None
-    longest_s = timedelta(days=3650).total_seconds()
-    finish = None if left_s is None else at + timedelta(seconds=min(left_s, longest_s))
+def _run(run: OpenRun, at: datetime, expected: Prospect | None) -> RunRow:
+    finish = expected.finish if expected else None
     total = run.manifest if run.manifest is not None else sum(run.counts.values())
     return RunRow(
         run=run.run,
-        status=run.status(at),
+        status=_status(run, at, expected),
         open=run.open,
         total=total,
         dead=run.counts.get(Job.DEAD, 0),
         unresolved=run.counts.get(Job.UNRESOLVED, 0),
-        per_s=round(per_s, 3),
-        left_s=left_s,
-        finish_at=finish,
+        left_s=finish.likely_s if finish else None,
+        low_s=finish.low_s if finish else None,
+        high_s=finish.high_s if finish else None,
+        finish_at=moment_of(at, finish.likely_s) if finish else None,
         deadline=run.deadline,
+        binding=expected.binding.constraint.value if expected else None,
     )
+
+
+def _status(run: OpenRun, at: datetime, expected: Prospect | None) -> Status:
+    """At risk is what the forecast says is, and not the last minute alone."""
+    if run.cancelled:
+        return Status.CANCELLING
+    if run.deadline is not None and at >= run.deadline:
+        return Status.LATE
+    risky = expected is not None and expected.meets in (Meets.AT_RISK, Meets.MISSED)
+    return Status.AT_RISK if risky else Status.OPEN
 
 
 _RISKS: Final = (Status.LATE, Status.AT_RISK, Status.OPEN, Status.CANCELLING)

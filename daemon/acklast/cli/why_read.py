@@ -15,17 +15,21 @@ from acklast.cli.lane_view import view_of
 from acklast.cli.queues import Queues, look, ready_in
 from acklast.cli.servers import broker_of
 from acklast.cli.why_absent import absent
-from acklast.cli.why_job import answer, due_at, suspicious
+from acklast.cli.why_job import answer
 from acklast.cli.why_reason import Absent, Answer, Case, Expected, Proof, Rules
+from acklast.cli.why_turn import due_at, suspicious
 from acklast.config import Config
 from acklast.config.schedules import Schedule
 from acklast.errors import AcklastError
+from acklast.ledger.backlog import read_backlog
 from acklast.ledger.controls import Target
 from acklast.ledger.held import Holdings
 from acklast.ledger.operate import Operations
 from acklast.ledger.standing import Standing, read_standing
 from acklast.ledger.whereabouts import JobFacts, Known, read_known, schedule_paused
 from acklast.ledger.workers import WorkerView, read_workers
+from acklast.outlook.cast import Prospect, outlook
+from acklast.outlook.gather import facts_of
 from acklast.reconciler import LOOKS, absences_of, queues_of
 from acklast.reconciler import look as look_again
 
@@ -52,6 +56,7 @@ class _World:
     workers: tuple[WorkerView, ...]
     queues: Mapping[str, Queues]
     blind: str | None
+    prospects: Mapping[str, Prospect]
 
 
 async def find(config: Config, key: str, lane: str | None) -> Found:
@@ -70,7 +75,8 @@ async def find(config: Config, key: str, lane: str | None) -> Found:
         standing = await read_standing(operations)
         workers = tuple(await read_workers(operations, ended=False))
         queues, blind = await look(config, sorted(lanes))
-        world = _World(config, standing, workers, queues, blind)
+        expected = outlook(facts_of(config, await read_backlog(operations), standing))
+        world = _World(config, standing, workers, queues, blind, {one.lane: one for one in expected.lanes})
         if not mine:
             answers = [absent(await _absent(operations, world, known, lane))]
         else:
@@ -89,7 +95,10 @@ def _case(world: _World, known: Known, facts: JobFacts) -> Case:
     rules = None
     if settings is not None:
         rules = Rules(settings.max_attempts, settings.on_unknown.value, settings.fair_by is not None)
+    prospect = world.prospects.get(lane)
     return Case(
+        per_s=prospect.per_s if prospect else None,
+        holds=prospect.binding if prospect else None,
         now=known.now,
         facts=facts,
         lane=view_of(world.config, world.standing, lane, world.queues[lane]),

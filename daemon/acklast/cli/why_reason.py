@@ -11,6 +11,7 @@ from typing import Any
 from acklast.cli.lane_view import LaneView
 from acklast.ledger.whereabouts import JobFacts, Known, Promise, Stray
 from acklast.ledger.workers import WorkerView
+from acklast.outlook.binding import Binding
 
 
 class Need(StrEnum):
@@ -60,7 +61,7 @@ class Code(StrEnum):
     UNPUBLISHED = "unpublished"
     """It is promised in the outbox, and the relay has not published it."""
     MAYBE_DELAYED = "maybe_delayed"
-    """It was promised and never claimed: its message may have a not-before, which only the message says."""
+    """It was promised and never claimed: its message may have a not-before that nobody told the ledger."""
     LOST = "lost"
     """It is open in the ledger, and the broker has no message of it: proven."""
     MAYBE_LOST = "maybe_lost"
@@ -169,6 +170,10 @@ class Case:
     oldest_due: datetime | None = None
     workers: tuple[WorkerView, ...] = ()
     """The daemons that serve the lane and have not ended."""
+    per_s: float | None = None
+    """Jobs of the lane that end in a second, by what was measured."""
+    holds: Binding | None = None
+    """What holds the lane back."""
     proof: Proof = NO_PROOF
     blind: str | None = None
     """Why the broker could not be asked."""
