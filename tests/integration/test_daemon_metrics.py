@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import aio_pika
+import asyncpg
 import pytest
 
 from acklast.errors import Exit
@@ -156,7 +157,7 @@ async def test_what_operators_and_downstreams_hold_back_is_seen(new_site: NewSit
 
 
 @ONCE
-async def test_a_relay_tells_what_it_has_published(new_site: NewSite) -> None:
+async def test_a_relay_tells_what_it_has_published(new_site: NewSite, ledger_dsn: str) -> None:
     async with new_site(more=HEALTH) as place:
         (place.directory / "state").mkdir()
         with Daemon(place.config, "one", env={}, command="relay") as relay:
@@ -165,3 +166,12 @@ async def test_a_relay_tells_what_it_has_published(new_site: NewSite) -> None:
             assert found.value(of.PUBLISHED_TOTAL, kind="relay") == 0
             assert found.value(of.BUILD_INFO) == 1
             assert "acklast_in_flight" not in found.families
+            sql = await asyncpg.connect(ledger_dsn)
+            await sql.execute(f"select acklast.enqueue('{LANE}', 'promised', '{{}}')")
+            await sql.close()
+
+            async def told() -> bool | None:
+                now = await scrape(socket_of(place, "relay.sock"))
+                return now.value(of.PUBLISHED_TOTAL, kind="relay") == 1 or None
+
+            await eventually(told, 60, "it tells of one message")

@@ -99,6 +99,20 @@ async def test_what_is_asked_for_at_once_travels_at_once_in_key_order(batcher: B
     assert told == [Recorded.RECORDED, FRESH, FRESH, FRESH]
 
 
+async def test_each_flush_is_told_with_its_size_and_whether_it_was_answered(store: Store) -> None:
+    told: list[tuple[int, bool]] = []
+
+    def tell(size: int, seconds: float, ok: bool) -> None:
+        assert seconds >= 0
+        told.append((size, ok))
+
+    batcher = Batcher(store.send, tell)
+    await asyncio.gather(*claims(batcher, "a", "b"))
+    store.failures = [LedgerUnavailable("away", "Wait."), LedgerUnavailable("away", "Wait.")]
+    await outcomes(claims(batcher, "c"))
+    assert told[:3] == [(2, True), (1, False), (1, False)]
+
+
 async def test_what_comes_during_a_flush_goes_with_the_next(batcher: Batcher, store: Store) -> None:
     store.open.clear()
     first = claims(batcher, "a")

@@ -70,6 +70,7 @@ class Site:
     def __init__(self) -> None:
         self.ledger = Flaky()
         self.notices: list[str] = []
+        self.results: list[str] = []
         self.lease = Lease(
             self.ledger,
             Emitter(self._note),
@@ -83,6 +84,8 @@ class Site:
     def _note(self, event: Event) -> None:
         assert isinstance(event, Notice)
         self.notices.append(event.name)
+        if event.name == "session.renewal":
+            self.results.append(event.fields["result"])
 
 
 @asynccontextmanager
@@ -115,6 +118,9 @@ async def test_two_missed_renewals_are_not_the_end() -> None:
         await elapse(LEASE_S)
         assert await site.lease.current() is session
         assert "session.lost" not in site.notices
+        assert set(site.results) == {"failed", "renewed"}
+        assert site.results.count("failed") >= 2
+        assert 0 < site.lease.left_s <= LEASE_S
 
 
 @virtual
@@ -161,6 +167,7 @@ async def test_a_session_that_the_ledger_has_ended_is_replaced_at_the_next_beat(
         await elapse(LEASE_S / 2)
         assert (await site.lease.current()).id == session.id + 1
         assert site.notices.count("session.lost") == 1
+        assert site.results.count("refused") == 1
 
 
 @virtual

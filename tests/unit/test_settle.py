@@ -10,7 +10,7 @@ import pytest
 from aiormq import spec
 
 from acklast.settle import Delivery, Settler
-from acklast.telemetry.events import Emitter, Event, Notice
+from acklast.telemetry.events import Emitter, Event, Notice, Published
 from acklast_topology.contract import RawMessage
 from acklast_topology.names import Names
 from acklast_topology.publish import Sent, Status
@@ -39,6 +39,7 @@ class Site:
     did: list[str] = field(default_factory=list)
     sent: list[tuple[str, str, bytes, spec.Basic.Properties]] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
+    published: list[str] = field(default_factory=list)
 
     async def ack(self, tag: int) -> bool:
         return self._on_channel(f"ack {tag}")
@@ -65,8 +66,13 @@ class Site:
         return Settler("rent", Names(), self.send, Emitter(self._note), abandoned=lambda: self.given_up)
 
     def _note(self, event: Event) -> None:
-        assert isinstance(event, Notice)
-        self.notices.append(event)
+        match event:
+            case Notice():
+                self.notices.append(event)
+            case Published(kind=kind, count=1):
+                self.published.append(kind)
+            case _:
+                raise AssertionError(event)
 
     def delivery(self) -> Delivery:
         return Delivery(RAW, 7, self)
@@ -98,6 +104,17 @@ async def test_giving_back_is_a_nack_and_says_whether_it_could_be_sent(alive: bo
     site = Site(alive=alive)
     assert await site.settler().give_back(site.delivery()) is alive
     assert site.did == (["nack 7"] if alive else [])
+
+
+async def test_what_is_published_is_told_by_what_it_is_for_once_it_is_confirmed() -> None:
+    site = Site(answers=unconfirmed([Status.UNKNOWN]))
+    settler = site.settler()
+    assert not await settler.hand_on(site.delivery(), "k-1")
+    assert site.published == []
+    await settler.hand_on(site.delivery(), "k-1")
+    await settler.wait(site.delivery(), "k-1", 40.0)
+    await settler.set_aside(site.delivery(), "k-1", 2)
+    assert site.published == ["hand_on", "retry", "fair"]
 
 
 async def test_waiting_publishes_the_carrier_and_acks_after_its_confirm() -> None:
