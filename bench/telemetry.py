@@ -289,9 +289,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
     add("--rounds", type=int, default=3, help="drains of each setting (default 3)")
-    add("--jobs", type=int, default=15_000, help="half the jobs of a drain (default 15000)")
+    add("--jobs", type=int, default=10_000, help="half the jobs of a drain (default 10000)")
     add("--outage", type=float, default=60, metavar="S", help="how long each outage takes (default 60)")
-    add("--turn", type=float, default=12, metavar="S", help="measured before and after it (default 12)")
+    add("--turn", type=float, default=10, metavar="S", help="measured before and after it (default 10)")
     add("--drains", type=int, default=2, help="ends under load of each setting (default 2)")
     add("--protocol", choices=(GRPC, HTTP), default=GRPC, help=f"of a real collector (default {GRPC})")
     add("--any", action="store_true", help="do not fail where a target is missed")

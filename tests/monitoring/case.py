@@ -25,6 +25,8 @@ class Alarm:
     summary: str
     description: str
     labels: dict[str, str] = field(default_factory=dict)
+    of_nobody: bool = False
+    """No job is known that it would be of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +93,7 @@ def _group(cases: Sequence[Case], rule: Rule) -> dict[str, Any]:
 
 
 def _expected(alarm: Alarm, rule: Rule, job: str) -> dict[str, dict[str, str]]:
-    # Of what is not there nothing has a label.
-    of = {} if "absent(" in rule.expression else {"job": job}
+    of = {} if alarm.of_nobody else {"job": job}
     annotations = {
         "summary": alarm.summary,
         "description": alarm.description.replace(f"of job {JOB} ", f"of job {job} "),

@@ -10,24 +10,31 @@ _REACHABLE: Final = one("acklast_ledger_reachable", "1x60")
 _UNREACHABLE: Final = one("acklast_ledger_reachable", "0x60")
 _UNRENEWED: Final = one("acklast_lease_renewals_total", "0+1x60", result="failed")
 
+_BLIND: Final = "has told its metrics for 5 minutes: every other alert is blind there."
+
 DAEMONS: Final = (
     Case(
         "AcklastDown",
-        "the only daemon is gone",
+        "the only daemon of one job is gone, and another job has one",
         "25m",
-        one("acklast_build_info", "1x10", version="1", release="2"),
-        (
-            Alarm(
-                "no daemon of acklast is to be seen",
-                "Nobody has told the metrics of an acklast daemon for 5 minutes. Every other alert is blind.",
-            ),
-        ),
+        {**one("acklast_lease_left_seconds", "9x10"), **one("acklast_lease_left_seconds", "9x60", job="b")},
+        (Alarm("no daemon of acklast is to be seen", f"No daemon of job acklast {_BLIND}"),),
     ),
     Case(
         "AcklastDown",
-        "one of two is gone",
+        "only a relay was ever there",
         "25m",
-        {**SEEN, **one("acklast_build_info", "1x10", version="1", release="2", instance="two")},
+        SEEN,
+        (Alarm("no daemon of acklast is to be seen", f"No daemon {_BLIND}", of_nobody=True),),
+    ),
+    Case(
+        "AcklastDown",
+        "one of two daemons is gone",
+        "25m",
+        {
+            **one("acklast_lease_left_seconds", "9x60"),
+            **one("acklast_lease_left_seconds", "9x10", instance="two"),
+        },
     ),
     Case(
         "AcklastDaemonUnreachable",

@@ -140,6 +140,28 @@ OUTCOMES: Final = (
             **both("acklast_redrives", "1x60", status="finished"),
         },
     ),
+    Case(
+        "AcklastScheduleSkipped",
+        "a time was skipped",
+        "32m",
+        one("acklast_schedule_firings_total", "0x20 1x30", schedule="nightly", result="skipped"),
+        (
+            Alarm(
+                "schedule nightly has missed its time",
+                "Schedule nightly skipped 1 of its times in 30 minutes: nobody was there to fire them.",
+                {"schedule": "nightly"},
+            ),
+        ),
+    ),
+    Case(
+        "AcklastScheduleSkipped",
+        "all are fired",
+        "32m",
+        {
+            **one("acklast_schedule_firings_total", "0+1x60", schedule="nightly", result="fired"),
+            **one("acklast_schedule_firings_total", "0x60", schedule="nightly", result="skipped"),
+        },
+    ),
 )
 
 _CALLS: Final = one("acklast_outcomes_total", "0+40x60", lane="mail", outcome="done", reason="")
