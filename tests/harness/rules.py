@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,8 @@ class Rule:
     for_: str
     labels: dict[str, str]
     annotations: dict[str, str]
+    text: str
+    """As it stands in the file, without remarks."""
 
 
 def rules(text: str) -> list[Rule]:
@@ -47,7 +50,14 @@ def _rule(kind: str, name: str, body: str) -> Rule:
         _value(body, "for"),
         _table(body, "labels"),
         _table(body, "annotations"),
+        f"      - {kind}: {name}\n{body}",
     )
+
+
+def only(rule: Rule, among: Sequence[Rule]) -> str:
+    """A file with one alert, and with those figures that it asks for: all of them would take much longer."""
+    figures = [one.text for one in among if not one.alert and one.name in rule.expression]
+    return "".join(["groups:\n  - name: tried\n    rules:\n", *figures, rule.text])
 
 
 def _value(body: str, key: str) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
-from harness.rules import FILE, Rule
+from harness.rules import Rule
 
 Series = Mapping[str, str]
 JOB: Final = "acklast"
@@ -70,15 +71,15 @@ def jobs(state: str, count: str, priority: str = "normal") -> Series:
     return {**FRESH, **both("acklast_jobs", count, lane="mail", priority=priority, state=state)}
 
 
-def document(cases: Iterable[Case], alerts: Mapping[str, Rule]) -> dict[str, Any]:
-    """What promtool reads: JSON, which is YAML. Cases of one alert at one time are asked at once."""
+def document(cases: Iterable[Case], rule: Rule, file: Path) -> dict[str, Any]:
+    """What promtool reads of one alert's cases: JSON, which is YAML. Those of one time are asked at once."""
     together: dict[tuple[str, ...], list[Case]] = {}
     for number, case in enumerate(cases):
         # What asks whether anything is there at all is asked alone.
-        alone = [str(number)] if "absent(" in alerts[case.alert].expression else []
-        together.setdefault((case.alert, case.at, *alone), []).append(case)
-    groups = [_group(some, alerts[some[0].alert]) for some in together.values()]
-    return {"rule_files": [str(FILE)], "evaluation_interval": "1m", "tests": groups}
+        alone = [str(number)] if "absent(" in rule.expression else []
+        together.setdefault((case.at, *alone), []).append(case)
+    groups = [_group(some, rule) for some in together.values()]
+    return {"rule_files": [str(file)], "evaluation_interval": "1m", "tests": groups}
 
 
 def _group(cases: Sequence[Case], rule: Rule) -> dict[str, Any]:

@@ -99,7 +99,7 @@ LANES: Final = (
         (
             Alarm(
                 "lane mail does nothing, and jobs wait",
-                "40 jobs of lane mail are ready, and in 15 minutes not one came to an outcome.",
+                "40 jobs of lane mail wait to be started, and in 15 minutes not one came to an outcome.",
                 {"lane": "mail"},
             ),
         ),
@@ -112,7 +112,26 @@ LANES: Final = (
         (
             Alarm(
                 "lane mail does nothing, and jobs wait",
-                "40 jobs of lane mail are ready, and in 15 minutes not one came to an outcome.",
+                "40 jobs of lane mail wait to be started, and in 15 minutes not one came to an outcome.",
+                {"lane": "mail"},
+            ),
+        ),
+    ),
+    Case(
+        "AcklastLaneStalled",
+        "all that waits is held by the daemons",
+        "25m",
+        {
+            **jobs("ready", "0x60"),
+            **WORKED_ON,
+            **_NO_OUTCOME,
+            **one("acklast_held", "7x60", lane="mail"),
+            **one("acklast_held", "2x60", lane="mail", instance="two"),
+        },
+        (
+            Alarm(
+                "lane mail does nothing, and jobs wait",
+                "9 jobs of lane mail wait to be started, and in 15 minutes not one came to an outcome.",
                 {"lane": "mail"},
             ),
         ),
