@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+from acklast.cli.exits import INTERRUPTED
 from acklast.errors import Exit
 from acklast.ledger.api import State
 from acklast.ledger.backlog import read_backlog
@@ -106,6 +111,21 @@ async def test_on_a_terminal_it_goes_on_through_whatever_happens(
                 assert await terminal.ended() == Exit.OK
                 assert "\x1b[?1049l" in terminal.raw()
         assert command.config.exists()
+
+
+@pytest.mark.soak
+def test_a_program_is_told_again_and_again(
+    broker: Broker, ledger_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Command(tmp_path, broker.url, ledger_dsn, capsys)
+    command = [sys.executable, "-m", "acklast", "top", "--every", "1s", "--json"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        shots = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == INTERRUPTED
+    assert shots[0]["at"] < shots[1]["at"]
+    assert [lane["lane"] for lane in shots[1]["lanes"]] == ["cleanup"]
 
 
 @pytest.mark.soak

@@ -108,7 +108,7 @@ def case(known: Known = NOTHING, **more: Any) -> Absent:
         (
             case(replace(NOTHING, firings=(replace(FIRED, state="failed", error="no such table"),))),
             "firing_failed",
-            True,
+            False,
             "and gave up: no such table",
             {"error": "no such table"},
         ),

@@ -78,7 +78,7 @@ def _firing(case: Absent, one: Fired) -> Reason:
     evidence = {name: getattr(one, name) for name in Fired.__slots__}
     if one.state == "failed":
         says = f"{about}, and gave up: {one.error} ({counts})"
-        return Reason(Code.FIRING_FAILED, Need.ACT, says, evidence, helps)
+        return Reason(Code.FIRING_FAILED, Need.ACT, says, evidence, helps, certain=False)
     if one.state == "open":
         error = f"; {one.tries} tries failed, the last: {one.error}" if one.tries else ""
         says = f"{about}, and is still at work ({counts}){error}: this key may come yet"
