@@ -13,11 +13,13 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+import asyncpg
 import pytest
 
 from acklast import __version__
 from acklast.errors import Exit
 from acklast.ledger.api import State
+from acklast.ledger.backlog import read_backlog
 from acklast.ledger.postgres import PostgresLedger
 from harness import eventually
 from harness.daemon import Daemon
@@ -120,6 +122,7 @@ async def test_an_old_and_a_new_version_hand_over_on_one_ledger(
             try:
                 await load.over("held")
                 await side_by_side(place, first, load, old, new)
+                await counted(empty_dsn, load)
             finally:
                 place.ledger = site_ledger
                 await ledger.close()
@@ -174,9 +177,19 @@ async def handed_over(place: Site, load: Load, leaving: Daemon, staying: Daemon)
 
 
 async def accounted(place: Site, load: Load) -> None:
-    """Nothing lost, nothing twice, no attempt spent on leaving, and the counts are those of the jobs."""
+    """Nothing lost, nothing twice, and no attempt spent on leaving."""
     await place.quiet_queues()
     assert sorted(effect.key for effect in place.log.effects()) == sorted(load.done)
     assert len(place.log.calls()) == len(load.done) + len(load.dead) + 3 * len(load.dead) + 1
     letters = (await place.command("dead", "list"))["letters"]
     assert sorted(letter["key"] for letter in letters) == sorted(load.dead)
+
+
+async def counted(dsn: str, load: Load) -> None:
+    """What is counted beside the jobs is right, whichever version has written them."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        backlog = await read_backlog(connection)
+    finally:
+        await connection.close()
+    assert {(depth.state, depth.jobs) for depth in backlog.depths} == {(State.DEAD, len(load.dead))}
