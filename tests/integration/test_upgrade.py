@@ -98,6 +98,7 @@ class Load:
         await eventually(settled, 60, "all jobs are over")
 
 
+@pytest.mark.timeout(300)  # four programs that import the product: a busy machine takes long
 @pytest.mark.parametrize("receiver", ["bulk"], indirect=True)
 async def test_an_old_and_a_new_version_hand_over_on_one_ledger(
     new_site: NewSite, ledger_dsn: str, empty_dsn: str, old: Mapping[str, str], new: Mapping[str, str]
