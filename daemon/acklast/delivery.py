@@ -161,6 +161,7 @@ async def claim_of(lane: Lane, delivery: Delivery, envelope: Envelope) -> tuple[
         deadline=envelope.deadline,
         not_before=envelope.not_before,
         kept=kept_of(envelope) if lane.custody else None,
+        priority=envelope.raw.priority,
     )
     tries = 0
     while True:

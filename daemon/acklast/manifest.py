@@ -43,8 +43,8 @@ class LedgerManifest:
 
     def _row(self, job: Job) -> ManifestRow:
         kept = kept_raw(job.raw(), job.key) if job.lane in self._custody else None
-        told = (job.fingerprint, job.type, job.deadline, kept, job.not_before)
-        return ManifestRow(job.lane, job.key, *told)
+        promised = (job.lane, job.key, job.fingerprint, job.type, job.deadline, kept)
+        return ManifestRow(*promised, job.priority, job.not_before)
 
 
 class PostgresManifest(LedgerManifest):

@@ -200,6 +200,7 @@ class Daemon:
             tasks=self._tasks,
             emitter=self._emitter,
             worker=self._worker,
+            registry=self._registry,
         )
 
     def _reads_in_bulk(self) -> bool:

@@ -8,9 +8,9 @@ from typing import Any, Final
 import typer.main
 
 from acklast.cli.lane_view import LaneView
-from acklast.cli.queues import Queues
 from acklast.cli.root import app
 from acklast.config.quota import Quota
+from acklast.lane_queues import Queues
 from acklast.ledger.api import JobView, State
 from acklast.ledger.standing import DaemonView
 from acklast.ledger.workers import State as Worker

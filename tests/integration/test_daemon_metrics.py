@@ -90,9 +90,12 @@ async def test_every_metric_is_there_and_tells_what_the_ledger_does(new_site: Ne
             )
             views = [await place.job(key) for key in keys]
             opened = await scrape(socket_of(place), OPENMETRICS)
+            fleet = await becomes(place, lambda found: found.has(of.SAMPLE_AGE), "a look at the fleet")
     counting = [one for one in OF_DAEMONS if one.origin is Origin.PROCESS]
     for told in (before, after, opened):
         assert [one.name for one in counting if not told.has(one)] == []
+    for told_of in (of.JOBS, of.OLDEST_AGE, of.RUNS, of.REDRIVES, of.SAMPLE_DURATION):
+        assert fleet.has(told_of), told_of.name
     assert before.value(of.DELIVERIES) == before.value(of.JOBS_DONE) == 0
 
     done = [view for view in views if view.state is State.DONE]

@@ -1,20 +1,166 @@
-"""What is to be done, in numbers: what is read says what the jobs' own rows say."""
+"""What is to be done, in numbers: every store says of its jobs what they are."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from acklast.ledger.about import RunAbout
-from acklast.ledger.api import ManifestRow, Session, State
-from acklast.ledger.backlog import Backlog, Depth, read_backlog
+from acklast.ledger.api import Ledger, ManifestRow, Session, State
+from acklast.ledger.backlog import (
+    Backlog,
+    Depth,
+    Pace,
+    due_bucket,
+    ended_lately,
+    read_backlog,
+)
 from acklast.ledger.connect import Address
 from acklast.ledger.operate import Operations
 from acklast.ledger.run_status import Status
 from acklast.outcome import Bury, Complete, Hold, Retry, Verdict
-from ledger.worlds import LANE, PostgresWorld, record, start, started
+from ledger.worlds import LANE, PostgresWorld, World, record, start, started
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def depths(backlog: Backlog) -> dict[tuple[str, State, str | None], int]:
+    """In the one lane."""
+    assert {one.lane for one in backlog.depths} <= {LANE}
+    return {(one.priority, one.state, one.run): one.jobs for one in backlog.depths}
+
+
+async def test_nothing_is_to_be_done_in_an_empty_ledger(world: World) -> None:
+    found = await world.backlog()
+    assert (found.depths, found.oldest, found.pace, found.dead, found.runs) == ((), (), (), (), ())
+    assert found.complete
+
+
+async def test_every_state_is_counted_by_run(world: World, ledger: Ledger, session: Session) -> None:
+    verdicts: list[Verdict] = [Bury("refused"), Hold("timeout"), Complete(1)]
+    for number, verdict in enumerate(verdicts):
+        fresh = await started(ledger, session, f"k{number}", run="r")
+        await record(ledger, session, fresh, verdict, f"k{number}")
+    at = await world.now() + timedelta(hours=1)
+    await record(ledger, session, await started(ledger, session, "later"), Retry(at, "busy"), "later")
+    await started(ledger, session, "now", run="r")
+    await ledger.manifest("m", [ManifestRow(LANE, "promised", b"f")], RunAbout(deadline=at))
+    found = await world.backlog()
+    assert depths(found) == {
+        ("normal", State.DEAD, "r"): 1,
+        ("normal", State.UNRESOLVED, "r"): 1,
+        ("normal", State.CLAIMED, "r"): 1,
+        ("normal", State.WAITING, None): 1,
+        ("normal", State.QUEUED, "m"): 1,
+    }
+    assert found.jobs(LANE, "r", State.DEAD, State.UNRESOLVED) == 2
+    promised, other = found.runs
+    assert (promised.run, promised.manifest, promised.deadline) == ("m", 1, at)
+    assert promised.status(found.at) is Status.OPEN
+    assert other.counts == {State.DEAD: 1, State.UNRESOLVED: 1, State.CLAIMED: 1, State.DONE: 1}
+    assert other.open == 1
+    assert {one.run for one in found.pace} == {"r", None}
+    assert sum(one.done for one in found.pace) == 1
+    assert sum(one.dead for one in found.pace) == 2
+    assert sum(one.claimed for one in found.pace) == 5
+    assert {(one.reason, one.letters) for one in found.dead} == {("refused", 1), ("timeout", 1)}
+
+
+async def test_a_cancelled_run_is_open_while_a_job_of_it_runs(
+    world: World, ledger: Ledger, session: Session
+) -> None:
+    await ledger.manifest("r", [ManifestRow(LANE, key, b"f") for key in "ab"])
+    await started(ledger, session, "c", run="r")
+    await world.cancel_run("r")
+    found = await world.backlog()
+    [run] = found.runs
+    assert run.counts == {State.CLAIMED: 1, State.CANCELLED: 2}
+    assert run.status(found.at) is Status.CANCELLING
+
+
+@pytest.mark.parametrize(
+    ("priority", "said"), [(None, "normal"), (0, "low"), (3, "low"), (4, "normal"), (5, "high"), (9, "high")]
+)
+async def test_the_class_is_that_of_the_message(
+    world: World, ledger: Ledger, session: Session, priority: int | None, said: str
+) -> None:
+    await ledger.manifest("r", [ManifestRow(LANE, "a", b"f", priority=priority)])
+    await started(ledger, session, "b", priority=priority)
+    assert depths(await world.backlog()) == {(said, State.QUEUED, "r"): 1, (said, State.CLAIMED, None): 1}
+
+
+async def test_the_class_is_known_from_the_first_message_that_tells_it(
+    world: World, ledger: Ledger, session: Session
+) -> None:
+    await ledger.manifest("r", [ManifestRow(LANE, "k", b"body".ljust(32, b"."))])
+    fresh = await started(ledger, session, priority=9)
+    assert depths(await world.backlog()) == {("high", State.CLAIMED, "r"): 1}
+    await record(ledger, session, fresh, Retry(await world.now(), "busy"))
+    await started(ledger, session, priority=0)
+    assert depths(await world.backlog()) == {("high", State.CLAIMED, "r"): 1}
+
+
+# --- the oldest ------------------------------------------------------------------------------------------
+
+
+async def test_the_oldest_is_the_one_that_may_start_for_longest(
+    world: World, ledger: Ledger, session: Session
+) -> None:
+    now = await world.now()
+    soon, later = ManifestRow(LANE, "a", b"f"), ManifestRow(LANE, "b", b"f", not_before=now + timedelta(1))
+    await ledger.manifest("r", [soon, later])
+    fresh = await started(ledger, session, "c", priority=9)
+    await record(ledger, session, fresh, Retry(now + timedelta(days=2), "busy"), "c")
+    assert all(one.since >= now for one in (await world.backlog()).oldest)
+    await world.grow_old(3)
+    found = {one.priority: found_s(await world.now(), one.since) for one in (await world.backlog()).oldest}
+    assert found == pytest.approx({"normal": 3 * 86_400, "high": 86_400}, abs=60)
+
+
+def found_s(now: datetime, since: datetime) -> float:
+    return (now - since).total_seconds()
+
+
+async def test_what_has_started_is_not_old(world: World, ledger: Ledger, session: Session) -> None:
+    fresh = await started(ledger, session)
+    await world.grow_old(1)
+    assert (await world.backlog()).oldest == ()
+    session = await start(ledger)
+    await record(ledger, session, fresh, Bury("refused"))
+    assert (await world.backlog()).oldest == ()
+
+
+@pytest.mark.parametrize(
+    ("after_s", "bucket_s"), [(0.0, 0), (0.000_001, 15), (14.9, 15), (15.0, 15), (15.1, 30)]
+)
+async def test_a_job_counts_as_startable_from_the_next_quarter_of_a_minute_on(
+    postgres: PostgresWorld, after_s: float, bucket_s: int
+) -> None:
+    at, due = NOON + timedelta(seconds=after_s), NOON + timedelta(seconds=bucket_s)
+    assert due_bucket(at) == due
+    [row] = await postgres.sql("select acklast.job_due('waiting', $1, null, null)", at)
+    assert row[0] == due
+
+
+# --- the values ------------------------------------------------------------------------------------------
+
+
+def test_depths_add_up() -> None:
+    two = (Depth("a", "high", State.QUEUED, None, 2), Depth("b", "low", State.DEAD, "r", 3))
+    both = Backlog(NOON, depths=two)
+    assert (both.jobs(), both.jobs("a"), both.jobs(None, "r"), both.jobs("a", "r")) == (5, 2, 3, 0)
+
+
+def test_of_the_minute_before_this_one_counts_what_is_within_sixty_seconds() -> None:
+    at = NOON.replace(second=15)
+    minutes = [NOON, NOON - timedelta(minutes=1), NOON - timedelta(minutes=2)]
+    pace = [Pace("a", "r", minute, 30, 1, 10) for minute in minutes]
+    assert ended_lately([*pace, Pace("a", None, NOON, 7, 0, 0)], at) == {"r": 40 + 30}
+
+
+# --- by which rows it is read ----------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -24,55 +170,18 @@ async def operations(postgres: PostgresWorld) -> AsyncIterator[Operations]:
     made.close()
 
 
-@pytest.fixture
-async def session(postgres: PostgresWorld) -> Session:
-    return await start(postgres.ledger)
-
-
-def depths(backlog: Backlog) -> dict[tuple[State, str | None], int]:
-    """Of normal priority, in the one lane."""
-    assert {(one.lane, one.priority) for one in backlog.depths} <= {(LANE, "normal")}
-    return {(one.state, one.run): one.jobs for one in backlog.depths}
-
-
-async def test_nothing_is_to_be_done_in_an_empty_ledger(operations: Operations) -> None:
-    found = await read_backlog(operations)
-    assert found == Backlog(found.at, redrives={})
-
-
-async def test_every_state_is_counted_by_run(
-    postgres: PostgresWorld, operations: Operations, session: Session
+async def test_workers_and_redrives_are_told_from_their_tables(
+    postgres: PostgresWorld, operations: Operations
 ) -> None:
-    ledger = postgres.ledger
-    verdicts: list[Verdict] = [Bury("refused"), Hold("timeout"), Complete(1)]
-    for number, verdict in enumerate(verdicts):
-        fresh = await started(ledger, session, f"k{number}", run="r")
-        await record(ledger, session, fresh, verdict, f"k{number}")
-    at = await postgres.now() + timedelta(hours=1)
-    await record(ledger, session, await started(ledger, session, "later"), Retry(at, "busy"), "later")
-    await started(ledger, session, "now", run="r")
-    await ledger.manifest("m", [ManifestRow(LANE, "promised", b"f")], RunAbout(deadline=at))
+    session = await start(postgres.ledger)
+    report = (
+        "insert into acklast.lane_reports (session, lane, heard, concurrency, in_flight, held, started,"
+        " window_s, state) values ($1, $2, 0, 1, 0, 0, 0, 1, 'open')"
+    )
+    await postgres.sql(report, session.id, LANE)
+    redrive = "insert into acklast.redrives (lane, selection, letters, actor, login)"
+    await postgres.sql(f"{redrive} values ($1, '{{}}', 1, 'a', 'a')", LANE)
     found = await read_backlog(operations)
-    assert depths(found) == {
-        (State.DEAD, "r"): 1,
-        (State.UNRESOLVED, "r"): 1,
-        (State.CLAIMED, "r"): 1,
-        (State.WAITING, None): 1,
-        (State.QUEUED, "m"): 1,
-    }
-    assert found.jobs(LANE, "r", State.DEAD, State.UNRESOLVED) == 2
-    promised, other = found.runs
-    assert (promised.run, promised.manifest, promised.deadline) == ("m", 1, at)
-    assert promised.status(found.at) is Status.OPEN
-    assert other.counts == {State.DEAD: 1, State.UNRESOLVED: 1, State.CLAIMED: 1, State.DONE: 1}
-    assert (other.open, other.ended_lately) == (1, 3)
-    assert sum(one.done for one in found.pace) == 1
-    assert sum(one.dead for one in found.pace) == 1
-    assert {(one.reason, one.letters) for one in found.dead} == {("refused", 1), ("timeout", 1)}
-
-
-async def test_depths_add_up(operations: Operations) -> None:
-    found = await read_backlog(operations)
-    two = [Depth("a", "high", State.QUEUED, None, 2), Depth("b", "low", State.DEAD, "r", 3)]
-    both = Backlog(found.at, depths=tuple(two))
-    assert (both.jobs(), both.jobs("a"), both.jobs(None, "r"), both.jobs("a", "r")) == (5, 2, 3, 0)
+    assert [(one.lane, one.state, one.workers) for one in found.workers] == [(LANE, "open", 1)]
+    assert found.redrives == {"planned": 1}
+    await postgres.sql("delete from acklast.lane_reports")

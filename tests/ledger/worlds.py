@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import asyncpg
 
 from acklast.ledger.api import Claim, Claimed, Fresh, JobView, Ledger, Letter, Record, Recorded, Session
+from acklast.ledger.backlog import Backlog, read_backlog
 from acklast.ledger.connect import Address
 from acklast.ledger.memory import MemoryLedger
 from acklast.ledger.operate import Operations, Operator
@@ -30,7 +31,8 @@ declare
 begin
     foreach name in array array['jobs', 'attempts', 'dead_letters', 'runs', 'workers', 'audit', 'run_tallies',
                                 'settlements', 'custody', 'outbox', 'cancelled_runs', 'dead_counts',
-                                'redrive_letters', 'redrives', 'reconciliations'] loop
+                                'redrive_letters', 'redrives', 'reconciliations', 'job_counts',
+                                'job_dues', 'job_counts_over'] loop
         continue when pg_relation_size(('acklast.' || name)::regclass) = 0;
         if name = 'audit' then
             alter table acklast.audit disable trigger audit_stays;
@@ -51,6 +53,45 @@ j as (update acklast.jobs set recorded_at = recorded_at - ago, claimed_at = clai
 a as (update acklast.attempts set ended_at = ended_at - ago from t),
 d as (update acklast.dead_letters set last_failure_at = last_failure_at - ago from t)
 update acklast.workers set lease_until = lease_until - ago, ended_at = ended_at - ago from t
+"""
+
+
+# What the counts say of the jobs and is not so: in one snapshot, and none of it as the product reads it.
+_MISCOUNTED = """
+with truth as (
+    select lane, coalesce(run, '') as run, state, count(*) as jobs, min(priority) as priority,
+           case when coalesce(priority, 4) > 4 then 'high' when coalesce(priority, 4) < 4 then 'low'
+                else 'normal' end as class
+    from acklast.jobs group by lane, run, state, class
+),
+told as (
+    select c.lane, c.run, s.state, sum(s.jobs) as jobs, c.priority as class
+    from (select lane, run, priority, queued, waiting, claimed, unresolved, dead, done, cancelled
+          from acklast.job_counts
+          union all
+          select lane, run, priority, 0, 0, 0, 0, 0, done, cancelled from acklast.job_counts_over) as c
+         cross join lateral (values ('queued', c.queued), ('waiting', c.waiting), ('claimed', c.claimed),
+                                    ('unresolved', c.unresolved), ('dead', c.dead), ('done', c.done),
+                                    ('cancelled', c.cancelled)) as s (state, jobs)
+    group by c.lane, c.run, s.state, c.priority having sum(s.jobs) <> 0
+),
+due as (
+    select lane, min(at) as at, sum(n) as n
+    from (select lane, coalesce(available_at, recorded_at, enqueued_at) as at, 1 as n
+          from acklast.jobs where state in ('queued', 'waiting')) as j
+    group by lane, ceil(extract(epoch from at) / 15)
+),
+told_due as (select lane, due, sum(startable) as n
+             from (select lane, due, startable from acklast.job_counts where due is not null
+                   union all select lane, due, startable from acklast.job_dues) as d
+             group by lane, due having sum(startable) <> 0)
+select t.lane, t.run, t.state || ' ' || t.class as what, t.jobs, o.jobs as told
+from truth t full join told o using (lane, run, state, class)
+where t.jobs is distinct from o.jobs
+union all
+select d.lane, null, 'due ' || d.at, d.n, o.n
+from due d full join told_due o on o.lane = d.lane and o.due >= d.at and o.due < d.at + interval '15 s'
+where d.n is distinct from o.n
 """
 
 
@@ -80,6 +121,9 @@ class World(Protocol):
 
     async def uncancel(self, run: str) -> None:
         """As if the run had never been cancelled: for the next case."""
+
+    async def backlog(self) -> Backlog:
+        """What is to be done, in numbers."""
 
     async def close(self) -> None: ...
 
@@ -111,6 +155,9 @@ class MemoryWorld:
 
     async def uncancel(self, run: str) -> None:
         del self.ledger._rows.cancelled[run]
+
+    async def backlog(self) -> Backlog:
+        return await self.ledger.backlog()
 
     async def close(self) -> None:
         await self.ledger.close()
@@ -168,9 +215,23 @@ class PostgresWorld:
     async def uncancel(self, run: str) -> None:
         await self.sql("delete from acklast.cancelled_runs where run = $1", run)
 
+    async def backlog(self) -> Backlog:
+        operations = await Operations.connect(Address.of(self.dsn))
+        try:
+            return await read_backlog(operations)
+        finally:
+            operations.close()
+
     async def close(self) -> None:
         for ledger in (self.ledger, *self.others):
             await ledger.close()
+        # Whatever a test did to the jobs: the counts say what they are.
+        assert await miscounted(self) == []
+
+
+async def miscounted(world: PostgresWorld) -> list[asyncpg.Record]:
+    """Where the counts of jobs differ from the jobs."""
+    return await world.sql(_MISCOUNTED)
 
 
 async def start(ledger: Ledger, instance: str = "one", lease_s: float = 600) -> Session:

@@ -15,7 +15,6 @@ from acklast.cli.forecast_view import document as forecast_document
 from acklast.cli.lane_view import LaneView, document
 from acklast.cli.lane_why import Because, State
 from acklast.cli.prune import Account
-from acklast.cli.queues import Queues
 from acklast.cli.runs import account
 from acklast.cli.schedule import Listed, entry_of
 from acklast.cli.schedule_target import moment_of
@@ -31,6 +30,7 @@ from acklast.config.http import Http
 from acklast.config.models import Breaker, Budget, Config, Drain, Lane, Log, Relay
 from acklast.config.schedules import Schedule
 from acklast.config.servers import Broker, LedgerServer
+from acklast.lane_queues import Queues
 from acklast.ledger.api import JobView, RunView
 from acklast.ledger.audit import Entry as AuditEntry
 from acklast.ledger.controls import Control

@@ -10,9 +10,9 @@ import pytest
 from acklast.cli.lane_view import LaneView
 from acklast.cli.lane_why import State, explain
 from acklast.cli.lanes import cells
-from acklast.cli.queues import Queues
 from acklast.cli.spans import moment, parse_moment, parse_span, span
 from acklast.config.quota import Quota
+from acklast.lane_queues import Queues
 from acklast.ledger.controls import Kind, Target
 from acklast.ledger.standing import DaemonView, Pause
 from acklast.pacing.controls import Refused

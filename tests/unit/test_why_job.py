@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from acklast.cli.lane_view import LaneView
-from acklast.cli.queues import Queues
 from acklast.cli.why import exit_of
 from acklast.cli.why_job import answer
 from acklast.cli.why_reason import Case, Need, Position, Proof, Reason, Rules
 from acklast.cli.why_turn import suspicious
 from acklast.errors import Exit
+from acklast.lane_queues import Queues
 from acklast.ledger.about import Cancellation
 from acklast.ledger.api import AttemptView, JobView, LetterView, State
 from acklast.ledger.controls import Target

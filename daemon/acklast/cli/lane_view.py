@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from acklast.cli.queues import Queues
 from acklast.config import Config
 from acklast.config.quota import Quota
+from acklast.lane_queues import Queues
 from acklast.ledger.controls import Control, Kind, Target
 from acklast.ledger.standing import DaemonView, Pause, Standing
 from acklast.pacing.controls import Controls

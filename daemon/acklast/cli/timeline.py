@@ -41,7 +41,7 @@ def _moments(job: JobView) -> Iterator[Moment]:
     for trial in job.redrives:
         yield from _trial(trial)
     yield from _at(job.settled_at, "settled", "acknowledged to the broker")
-    if job.state is State.WAITING:
+    if job.state in (State.WAITING, State.QUEUED):
         yield from _at(job.available_at, "due", "not started before this")
     yield from _at(job.deadline, "deadline", "not started after this")
 

@@ -12,7 +12,7 @@ from typing import Final
 from acklast.cli.bar import bar
 from acklast.cli.lane_target import operations_of, require
 from acklast.cli.lane_view import view_of
-from acklast.cli.queues import Queues, look, ready_in
+from acklast.cli.queues import look, ready_in
 from acklast.cli.servers import broker_of
 from acklast.cli.why_absent import absent
 from acklast.cli.why_job import answer
@@ -21,6 +21,7 @@ from acklast.cli.why_turn import due_at, suspicious
 from acklast.config import Config
 from acklast.config.schedules import Schedule
 from acklast.errors import AcklastError
+from acklast.lane_queues import Queues
 from acklast.ledger.backlog import read_backlog
 from acklast.ledger.controls import Target
 from acklast.ledger.held import Holdings

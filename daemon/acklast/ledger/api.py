@@ -47,7 +47,9 @@ class Kept:
 
 @value
 class Claim:
-    """A delivery asks for its job. ``kept``: its message, where the ledger is to keep it until the end."""
+    """A delivery asks for its job. ``kept``: its message, where the ledger is to keep it until the end.
+    ``priority`` is the message's, for the counts.
+    """
 
     lane: str
     key: str
@@ -58,6 +60,7 @@ class Claim:
     deadline: datetime | None = None
     not_before: datetime | None = None
     kept: Kept | None = None
+    priority: int | None = None
 
 
 @value
@@ -290,7 +293,8 @@ class ManifestRow:
     """One job that a run promises to publish. ``kept``: its message, where the ledger is to keep it.
 
     ``not_before``: it waits until then. Without it the ledger would take it for due, and for lost while its
-    message is in a wait queue.
+    message is in a wait queue. ``priority`` is its
+    message's, for the counts.
     """
 
     lane: str
@@ -299,6 +303,7 @@ class ManifestRow:
     type: str | None = None
     deadline: datetime | None = None
     kept: Kept | None = None
+    priority: int | None = None
     not_before: datetime | None = None
 
 

@@ -5,9 +5,10 @@ The one reading that forecasts, metrics and ``acklast why`` and ``top`` go by.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 
 import asyncpg
@@ -15,16 +16,20 @@ import asyncpg
 from acklast.ledger.about import Cancellation, RunAbout
 from acklast.ledger.api import LATELY_S, RunView, State
 from acklast.ledger.run_status import Status, status
+from acklast_topology.value import value
 
 PACE_MIN: Final = 60
 """Minutes of which the completions are known."""
 DEPTHS: Final = (State.QUEUED, State.WAITING, State.CLAIMED, State.UNRESOLVED, State.DEAD)
 """The states of jobs that somebody still has to do with: those that are counted as a depth."""
+_STATES: Final = (*DEPTHS, State.DONE, State.CANCELLED)
+_BUCKET: Final = timedelta(seconds=15)
+_EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 OPEN: Final = frozenset({State.QUEUED, State.WAITING, State.CLAIMED})
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Depth:
     """So many jobs of one lane, priority class, state and run. ``run`` is None for jobs of none.
 
@@ -40,7 +45,9 @@ class Depth:
 
 @dataclass(frozen=True, slots=True)
 class Oldest:
-    """Since when the oldest job of a lane and priority may start, and has not: to 15 seconds, never less."""
+    """Since when the oldest job of a lane and priority may start and has not: so long at least, and up to
+    15 seconds more.
+    """
 
     lane: str
     priority: str
@@ -49,9 +56,10 @@ class Oldest:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What one minute did, of a lane and run: jobs that were done, starts, and jobs that became dead.
+    """What one minute did, of a lane: jobs that were done, starts, and jobs that ended as dead or unresolved.
 
-    ``minute`` is its beginning; the newest one still runs.
+    ``minute`` is its beginning; the newest one still runs. ``run`` is told of that one and of the one before,
+    and is None for jobs of none.
     """
 
     lane: str
@@ -82,6 +90,7 @@ class OpenRun:
     deadline: datetime | None = None
     cancelled: bool = False
     ended_lately: int = 0
+    """Jobs that were done, dead or unresolved in the last ``LATELY_S`` seconds, or nearly so many."""
 
     @property
     def open(self) -> int:
@@ -114,6 +123,14 @@ class Working:
 
 
 @dataclass(frozen=True, slots=True)
+class Rows:
+    """How many rows the counts are: added since the last sum, and sums."""
+
+    added: int = 0
+    summed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Backlog:
     """All of it at one moment, ``at``, of the ledger's clock."""
 
@@ -124,8 +141,11 @@ class Backlog:
     dead: tuple[Dead, ...] = ()
     runs: tuple[OpenRun, ...] = ()
     workers: tuple[Working, ...] = ()
-    redrives: Mapping[str, int] | None = None
+    redrives: Mapping[str, int] = field(default_factory=dict)
     """Those that have not ended, by status."""
+    complete: bool = True
+    """False where the jobs from before there were counts are not in them yet: then none of them is told."""
+    rows: Rows = Rows()
 
     def jobs(self, lane: str | None = None, run: str | None = None, *states: State) -> int:
         """Jobs of this lane and run (None: whichever), in these states; in all of them without any."""
@@ -142,51 +162,65 @@ class Asked(Protocol):
     async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]: ...
 
 
-# One statement, and so one moment. Rows of one shape: ``what`` says which columns mean something.
+# One statement, and so one moment. Rows of one shape: ``what`` says which columns mean something. Nothing of
+# ``acklast.jobs`` is read: the counts are sums of what its triggers have added (``job_counts``). What is
+# known of open runs is looked up one by one (``offset 0``): there may be any number of others.
 _READ: Final = """
-with t as materialized (select clock_timestamp() as now),
-jobs as materialized (
-    select lane, run, state, 'normal'::text as priority, count(*) as jobs,
-           min(case state when 'queued' then coalesce(recorded_at, enqueued_at)
-                          when 'waiting' then available_at end) as due,
-           count(*) filter (where state in ('done', 'dead', 'cancelled', 'unresolved')
-                            and recorded_at > t.now - make_interval(secs => $2)) as lately
-    from acklast.jobs cross join t group by lane, run, state
+with t as materialized (
+    select now, date_trunc('minute', now) as minute from (select clock_timestamp()) as c (now)
+),
+level as materialized (
+    select lane, run, priority, sum(queued) as queued, sum(waiting) as waiting, sum(claimed) as claimed,
+           sum(unresolved) as unresolved, sum(dead) as dead, sum(done) as done, sum(cancelled) as cancelled,
+           count(*) filter (where not summed) as added, count(*) filter (where summed) as sums
+    from acklast.job_counts where priority <> '' group by lane, run, priority
 ),
 open_runs as materialized (
-    select run from jobs where run is not null and state in ('queued', 'waiting', 'claimed') group by run
+    select distinct run from level where run <> '' and queued + waiting + claimed > 0
 )
-select 'at' as what, null::text as lane, null::text as name, null::text as priority, null::text as run,
-       now as at, null::timestamptz as deadline, 0::bigint as a, 0::bigint as b, 0::bigint as c
-from t
+select 'at' as what, null::text as lane, null::text as priority, null::text as run, null::text as name,
+       t.now as at, null::timestamptz as deadline, (select count(*) from acklast.job_counting) as a,
+       coalesce(sum(l.added), 0)::bigint as b, coalesce(sum(l.sums), 0)::bigint as c,
+       0::bigint as d, 0::bigint as e, 0::bigint as f, 0::bigint as g
+from t left join level l on true group by t.now
 union all
-select 'depth', lane, state, priority, run, null, null, jobs, 0, 0
-from jobs where state not in ('done', 'cancelled')
+select 'level', lane, priority, nullif(run, ''), null, null, null, queued, waiting, claimed, unresolved, dead,
+       done, cancelled
+from level
 union all
-select 'oldest', lane, null, priority, null, min(due), null, 0, 0, 0
-from jobs cross join t where due <= t.now group by lane, priority
+select 'oldest', lane, priority, null, null, min(due), null, 0, 0, 0, 0, 0, 0, 0
+from (select s.lane, s.priority, s.due
+      from t cross join lateral (
+          select lane, priority, due, startable from acklast.job_dues where due <= t.now
+          union all
+          select lane, priority, due, startable from acklast.job_counts where due <= t.now) as s
+      group by s.lane, s.priority, s.due having sum(s.startable) > 0) as d
+group by lane, priority
 union all
-select 'pace', j.lane, null, null, j.run, date_trunc('minute', j.recorded_at), null,
-       count(*) filter (where state = 'done'), 0, count(*) filter (where state = 'dead')
-from acklast.jobs j cross join t
-where j.state in ('done', 'dead')
-  and j.recorded_at >= date_trunc('minute', t.now) - make_interval(mins => $1 - 1)
-group by j.lane, j.run, date_trunc('minute', j.recorded_at)
+select 'pace', p.lane, null, p.run, null, p.minute, null, sum(p.completed)::bigint, sum(p.started)::bigint,
+       sum(p.failed)::bigint, 0, 0, 0, 0
+from (select c.lane, case when c.minute >= t.minute - interval '1 min' then nullif(c.run, '') end as run,
+             c.minute, c.completed, c.started, c.failed
+      from acklast.job_counts c cross join t where c.minute > t.minute - make_interval(mins => $1)) as p
+group by p.lane, p.run, p.minute having (sum(p.completed), sum(p.started), sum(p.failed)) <> (0, 0, 0)
 union all
-select 'dead', lane, reason, null, null, null, null, sum(letters)::bigint, 0, 0
+select 'dead', lane, null, null, reason, null, null, sum(letters)::bigint, 0, 0, 0, 0, 0, 0
 from acklast.dead_counts group by lane, reason having sum(letters) <> 0
 union all
-select 'run', null, null, null, o.run, r.created_at, r.deadline, r.manifest, (c.run is not null)::int, 0
-from open_runs o left join acklast.runs r on r.run = o.run left join acklast.cancelled_runs c on c.run = o.run
+select 'run', null, null, o.run, null, r.created_at, r.deadline, r.manifest,
+       exists (select from acklast.cancelled_runs c where c.run = o.run)::int, 0, 0, 0, e.done, e.cancelled
+from open_runs o
+     left join lateral (select created_at, deadline, manifest from acklast.runs r
+                        where r.run = o.run offset 0) as r on true
+     cross join lateral (select coalesce(sum(done), 0)::bigint as done,
+                                coalesce(sum(cancelled), 0)::bigint as cancelled
+                         from acklast.job_counts_over e where e.run = o.run) as e
 union all
-select 'count', null, state, null, run, null, null, sum(jobs)::bigint, sum(lately)::bigint, 0
-from jobs where run in (select run from open_runs) group by run, state
-union all
-select 'workers', r.lane, r.state, null, null, null, null, count(*), 0, 0
+select 'workers', r.lane, null, null, r.state, null, null, count(*), 0, 0, 0, 0, 0, 0
 from t cross join acklast.lane_reports r join acklast.workers w on w.id = r.session
 where w.ended_at is null and w.lease_until > t.now group by r.lane, r.state
 union all
-select 'redrives', null, status, null, null, null, null, count(*), 0, 0
+select 'redrives', null, null, null, status, null, null, count(*), 0, 0, 0, 0, 0, 0
 from acklast.redrives where ended_at is null group by status
 """
 
@@ -196,53 +230,93 @@ async def read_backlog(operations: Asked) -> Backlog:
     Raises:
         LedgerUnavailable: the ledger does not answer.
     """
-    return backlog_of(await operations.fetch(_READ, PACE_MIN, LATELY_S))
+    return backlog_of(await operations.fetch(_READ, PACE_MIN))
 
 
 def backlog_of(rows: Sequence[asyncpg.Record]) -> Backlog:
     """The rows of the reading as what they mean."""
     kinds: dict[str, list[asyncpg.Record]] = {}
     for row in rows:
-        kinds.setdefault(row["what"], []).append(row)
+        kinds.setdefault(row[0], []).append(row)
 
     def of(what: str) -> list[asyncpg.Record]:
         return kinds.get(what, [])
 
     [moment] = of("at")
-    return Backlog(
+    found = Backlog(
         at=moment["at"],
-        depths=tuple(
-            Depth(row["lane"], row["priority"], State(row["name"]), row["run"], row["a"])
-            for row in of("depth")
-        ),
-        oldest=tuple(Oldest(row["lane"], row["priority"], row["at"]) for row in of("oldest")),
-        pace=tuple(
-            Pace(row["lane"], row["run"], row["at"], row["a"], row["b"], row["c"]) for row in of("pace")
-        ),
         dead=tuple(Dead(row["lane"], row["name"], row["a"]) for row in of("dead")),
-        runs=tuple(_runs(of("run"), of("count"))),
         workers=tuple(Working(row["lane"], row["name"], row["a"]) for row in of("workers")),
         redrives={row["name"]: row["a"] for row in of("redrives")},
+        rows=Rows(moment["b"], moment["c"]),
+    )
+    if not moment["a"]:
+        return replace(found, complete=False)
+    pace = tuple(Pace(row["lane"], row["run"], row["at"], row["a"], row["b"], row["c"]) for row in of("pace"))
+    return replace(
+        found,
+        depths=tuple(_depths(of("level"))),
+        oldest=tuple(Oldest(row["lane"], row["priority"], row["at"]) for row in of("oldest")),
+        pace=pace,
+        runs=tuple(_runs(of("run"), of("level"), ended_lately(pace, found.at))),
     )
 
 
-def _runs(runs: Sequence[asyncpg.Record], counts: Sequence[asyncpg.Record]) -> list[OpenRun]:
+_FIRST: Final = 7
+"""The column of the first number."""
+
+
+def _depths(levels: Sequence[asyncpg.Record]) -> Iterator[Depth]:
+    for level in levels:
+        _, lane, priority, run, *_ = level
+        for state, jobs in zip(DEPTHS, level[_FIRST:], strict=False):
+            if jobs:
+                yield Depth(lane, priority, state, run, jobs)
+
+
+def ended_lately(pace: Iterable[Pace], at: datetime) -> Counter[str]:
+    """How many jobs of each run ended in the last ``LATELY_S`` seconds; of the minute before this one the
+    part that is still within them is taken for an even one.
+    """
+    ended = Counter[str]()
+    minute = at.replace(second=0, microsecond=0)
+    rest = 1 - (at - minute).total_seconds() / LATELY_S
+    for one in pace:
+        if one.run is not None and minute - one.minute < timedelta(minutes=2):
+            part = 1 if one.minute == minute else rest
+            ended[one.run] += round((one.done + one.dead) * part)
+    return ended
+
+
+def _runs(
+    runs: Sequence[asyncpg.Record], levels: Sequence[asyncpg.Record], ended: Mapping[str, int]
+) -> list[OpenRun]:
     """The nearest deadline first."""
-    by_run: dict[str, dict[State, int]] = {row["run"]: {} for row in runs}
-    lately = dict.fromkeys(by_run, 0)
-    for row in counts:
-        by_run[row["run"]][State(row["name"])] = row["a"]
-        lately[row["run"]] += row["b"]
+    counts = {row["run"]: list(row[_FIRST + len(DEPTHS) :]) for row in runs}
+    counts = {run: [0] * len(DEPTHS) + over for run, over in counts.items()}
+    for level in levels:
+        if (sums := counts.get(level["run"])) is not None:
+            counts[level["run"]] = [sum(pair) for pair in zip(sums, level[_FIRST:], strict=True)]
     found = [
         OpenRun(
             run=row["run"],
-            counts=by_run[row["run"]],
+            counts={state: jobs for state, jobs in zip(_STATES, counts[row["run"]], strict=True) if jobs},
             manifest=row["a"],
             created_at=row["at"],
             deadline=row["deadline"],
             cancelled=bool(row["b"]),
-            ended_lately=lately[row["run"]],
+            ended_lately=ended.get(row["run"], 0),
         )
         for row in runs
     ]
-    return sorted(found, key=lambda one: (one.deadline or _NEVER, one.run))
+    return sorted(found, key=by_deadline)
+
+
+def by_deadline(run: OpenRun) -> tuple[datetime, str]:
+    return (run.deadline or _NEVER, run.run)
+
+
+def due_bucket(at: datetime) -> datetime:
+    """From when on a job counts as one that may start: as ``acklast.job_due`` has it."""
+    late_s = (at - _EPOCH) % _BUCKET
+    return at + (_BUCKET - late_s if late_s else timedelta(0))

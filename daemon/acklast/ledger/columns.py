@@ -70,6 +70,7 @@ ASKED: Final = Rows(
         Column("published_at", "timestamptz", once=False),
         Column("deadline", "timestamptz"),
         Column("not_before", "timestamptz"),
+        Column("priority", "smallint"),
     ),
 )
 KEPT: Final = Rows(

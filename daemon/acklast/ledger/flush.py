@@ -118,6 +118,7 @@ def _claim_row(item: Item) -> tuple[Any, ...]:
         claim.published_at,
         claim.deadline,
         claim.not_before,
+        claim.priority,
     )
 
 

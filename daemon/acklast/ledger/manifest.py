@@ -57,16 +57,19 @@ def answer_to(fingerprint: bytes, job: Known) -> Manifested:
 _STAGE: Final = """
 create temporary table acklast_manifest (
     n integer, lane text collate "C", key text collate "C", fingerprint bytea, type text,
-    deadline timestamptz, not_before timestamptz
+    deadline timestamptz, priority smallint, not_before timestamptz
 ) on commit drop
 """
+
+_STAGED: Final = ("lane", "key", "fingerprint", "type", "deadline", "priority", "not_before")
 
 # In key order, like every statement that inserts jobs: two manifests of the same keys wait for each other,
 # and never in a circle. Of a key that is repeated the first row counts.
 _INSERT: Final = """
-insert into acklast.jobs (lane, key, state, fingerprint, type, run, deadline, available_at)
+insert into acklast.jobs (lane, key, state, fingerprint, type, run, deadline, available_at,
+                          priority)
 select distinct on (lane, key) lane, key, case when not_before > now() then 'waiting' else 'queued' end,
-       fingerprint, type, $1, deadline, case when not_before > now() then not_before end
+       fingerprint, type, $1, deadline, case when not_before > now() then not_before end, priority
 from pg_temp.acklast_manifest
 order by lane, key, n
 on conflict (lane, key) do nothing
@@ -124,10 +127,7 @@ async def promise(
         await connection.copy_records_to_table(
             "acklast_manifest",
             schema_name="pg_temp",
-            records=(
-                (n, row.lane, row.key, row.fingerprint, row.type, row.deadline, row.not_before)
-                for n, row in enumerate(rows)
-            ),
+            records=((n, *(getattr(row, name) for name in _STAGED)) for n, row in enumerate(rows)),
         )
         new, known = await _insert(connection, run, {(row.lane, row.key) for row in rows})
         await _keep(connection, rows)

@@ -33,8 +33,10 @@ from acklast.ledger.api import (
     Session,
     State,
 )
+from acklast.ledger.backlog import Backlog
 from acklast.ledger.changes import FAILURES, Change, change_for
 from acklast.ledger.evidence import REASON_LIMIT, clean, storable_json
+from acklast.ledger.memory_backlog import backlog_in
 from acklast.ledger.memory_rows import FINAL, Job, KeptLetter, Rows, Run, Worker, prune_rows
 from acklast.ledger.refusals import claim_lost, session_lost
 from acklast.ledger.retention import Keeps, Step
@@ -124,7 +126,7 @@ class MemoryLedger:
     def _enter(self, claim: Claim, now: datetime) -> Job:
         job = self._jobs[claim.lane, claim.key] = Job(now, claim.fingerprint)
         job.type, job.run = claim.type, claim.run
-        job.published_at, job.deadline = claim.published_at, claim.deadline
+        job.published_at, job.deadline, job.priority = claim.published_at, claim.deadline, claim.priority
         if job.run in self._rows.cancelled:
             job.state, job.reason, job.recorded_at = State.CANCELLED, RUN_CANCELLED, now
         elif claim.not_before is not None and claim.not_before > now:
@@ -155,6 +157,7 @@ class MemoryLedger:
         job.type, job.run = job.type or claim.type, job.run or claim.run
         job.published_at = job.published_at or claim.published_at
         job.deadline = job.deadline or claim.deadline
+        job.priority = claim.priority if job.priority is None else job.priority
         return Fresh(job.fence, job.attempts, job.rate_limited, job.ambiguous, now)
 
     def _crashed(self, job: Job) -> None:
@@ -299,6 +302,7 @@ class MemoryLedger:
                 new.add((row.lane, row.key))
                 job = self._jobs[row.lane, row.key] = Job(now, row.fingerprint)
                 job.type, job.deadline, job.run = row.type, row.deadline, run
+                job.priority = row.priority
                 if row.not_before is not None and row.not_before > now:
                     job.state, job.available_at = State.WAITING, row.not_before
         account = self._runs.setdefault(run, Run(now))
@@ -358,6 +362,10 @@ class MemoryLedger:
             sum(at > now - timedelta(seconds=LATELY_S) for at in ends),
             max(ends, default=None),
         )
+
+    async def backlog(self) -> Backlog:
+        """As ``read_backlog`` reads it from Postgres; of workers and redrives there is nothing here."""
+        return backlog_in(self._rows, self._clock())
 
     async def prune(self, keeps: Keeps, *, dry_run: bool = False) -> AsyncGenerator[Step, None]:
         yield Step(prune_rows(self._rows, keeps, self._clock(), dry_run=dry_run), 1, 1)

@@ -46,6 +46,7 @@ class Job:
     recorded_at: datetime | None = None
     settled_at: datetime | None = None
     deadline: datetime | None = None
+    priority: int | None = None
     history: list[AttemptView] = field(default_factory=list)
 
 

@@ -18,8 +18,8 @@ import asyncpg
 
 from acklast import __version__
 from acklast.errors import SchemaError
+from acklast.ledger import dead_counts, job_counts
 from acklast.ledger.connect import Address, Connection, unavailable_as_error
-from acklast.ledger.dead_counts import count_older
 from acklast.ledger.roles import grant, granted, make
 
 _FILE: Final = re.compile(r"(\d{4})_[a-z0-9_]+\.sql\Z")
@@ -151,9 +151,10 @@ async def _migrate(connection: Connection, roles: str | None) -> list[str]:
     for migration in pending(shipped(), await _applied(connection)):
         await _apply(connection, migration)
         names.append(migration.name)
-    async with aclosing(count_older(connection)) as batches:
+    async with aclosing(dead_counts.count_older(connection)) as batches:
         async for _ in batches:
             pass
+    await job_counts.count_older(connection)
     for prefix in {*([roles] if roles else []), *(await granted(connection) if names else [])}:
         await grant(connection, prefix)
     return names

@@ -50,7 +50,7 @@ TABLES: Final[Mapping[str, Rights]] = {
     # Of jobs and what belongs to them. Who locks a row needs the right to change some column of it.
     "jobs": Rights(
         _ALL,
-        "select, insert (lane, key, state, fingerprint, type, run, deadline, available_at),"
+        "select, insert (lane, key, state, fingerprint, type, run, deadline, priority, available_at),"
         " update (state, fence, reason, run, result, available_at, recorded_at)",
         _READ,
     ),
@@ -61,6 +61,10 @@ TABLES: Final[Mapping[str, Rights]] = {
         _LETTER,
     ),
     "dead_counts": Rights("select, insert, delete", _READ, _READ),
+    "job_counts": Rights("select, insert, delete", _READ, _READ),
+    "job_dues": Rights(_ALL, _READ, _READ),
+    "job_counts_over": Rights(_ALL, _READ, _READ),
+    "job_counting": Rights("select, insert", _READ, _READ),
     "custody": Rights(
         _ALL, "select, insert, update (sends, sent_at), delete", "select (lane, key, kept_at, sends, sent_at)"
     ),
@@ -91,6 +95,8 @@ _PROMISING: Final = Rights(daemon="execute", operator="execute", publisher="exec
 FUNCTIONS: Final[Mapping[str, Rights]] = {
     "enqueue": _PROMISING,
     "enqueue_raw": _PROMISING,
+    "job_priority": Rights(daemon="execute"),
+    "job_due": Rights(daemon="execute"),
     "letter_bytes": Rights(daemon="execute", operator="execute", reader="execute"),
 }
 """By name. What triggers call needs no right."""

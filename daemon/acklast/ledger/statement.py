@@ -59,13 +59,14 @@ _CLAIMS: Final = """,
 inserted as (
     insert into acklast.jobs as j (lane, key, state, fence, attempts, claims, session, ticket, claimed_at,
                                    available_at, enqueued_at, published_at, deadline, fingerprint, type, run,
-                                   reason, recorded_at)
+                                   reason, recorded_at, priority)
     select a.lane, a.key, case when c.run is not null then 'cancelled' when d.due then 'claimed'
                                else 'waiting' end, d.due::int, d.due::int,
            d.due::int, case when d.due then $1 end, a.ticket, case when d.due then me.now end,
            case when not d.due then a.not_before end,
            me.now, a.published_at, a.deadline, a.fingerprint, a.type, a.run,
-           case when c.run is not null then 'run_cancelled' end, case when c.run is not null then me.now end
+           case when c.run is not null then 'run_cancelled' end, case when c.run is not null then me.now end,
+           a.priority
     from me cross join {asked} left join acklast.cancelled_runs c on c.run = a.run
          cross join lateral (select coalesce(a.not_before <= me.now, true) and c.run is null) as d (due)
     where me.alive{manner}
@@ -101,7 +102,7 @@ claimed as (
         claimed_at = f.now, available_at = null, effect_at = null, recorded_at = null, settled_at = null,
         published_at = coalesce(j.published_at, f.published_at), deadline = coalesce(j.deadline, f.deadline),
         fingerprint = coalesce(j.fingerprint, f.fingerprint), type = coalesce(j.type, f.type),
-        run = coalesce(j.run, f.run)
+        run = coalesce(j.run, f.run), priority = coalesce(j.priority, f.priority)
     from judged f
     where f.answer in ('fresh', 'taken') and j.lane = f.lane and j.key = f.key and j.fence = f.fence
       and j.state = f.state

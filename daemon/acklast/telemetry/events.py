@@ -95,6 +95,10 @@ class Emitter:
         self._sinks = sinks
         self.failures = 0
 
+    def add(self, sink: Sink) -> None:
+        """Hand events to this one too, from now on."""
+        self._sinks = (*self._sinks, sink)
+
     def emit(self, event: Event) -> None:
         for sink in self._sinks:
             try:
