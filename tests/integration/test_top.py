@@ -78,6 +78,21 @@ async def test_all_of_it_is_one_round_trip(broker: Broker, ledger_dsn: str, tmp_
         assert seen[2][2][0].counts == {State.QUEUED: 1}
 
 
+async def test_a_column_that_comes_meanwhile_is_read_too(ledger_dsn: str) -> None:
+    """As a migration adds one while somebody looks."""
+    operations = await Together.connect(Address.of(ledger_dsn))
+    try:
+        await operations.connection.execute("create table public.t (a int); insert into public.t values (1)")
+        asked = ("select * from public.t where a = $1", 1)
+        assert [dict(row) for row in await operations.fetch(*asked)] == [{"a": 1}]
+        await operations.connection.execute("alter table public.t add column b int default 2")
+        for _ in range(2):
+            await operations.refresh()
+            assert [dict(row) for row in await operations.fetch(*asked)] == [{"a": 1, "b": 2}]
+    finally:
+        operations.close()
+
+
 async def test_on_a_terminal_it_goes_on_through_whatever_happens(
     broker: Broker, ledger_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

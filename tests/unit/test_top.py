@@ -93,9 +93,12 @@ def test_a_lane_is_put_together_of_all_that_is_known(config: Config) -> None:
     work = found["work"]
     assert (work.state, work.workers, work.in_flight, work.slots, work.held) == (State.RUNNING, 2, 6, 20, 4)
     assert (work.ready, work.queued, work.waiting, work.dead, work.unresolved) == (11, 900, 5, 2, 0)
-    # The last whole minute and the half of this one; the share is of ten minutes, so not of that before.
+    # Of this minute; the share is of ten minutes, so not of that before.
     assert (work.per_s, work.oldest_s) == (1.0, 150.0)
     assert work.error_share == round(10 / 160, 4)
+    early = read()
+    early = replace(early, backlog=replace(early.backlog, at=AT + timedelta(seconds=12)))
+    assert {row.lane: row.per_s for row in shot(config, early, READY).lanes}["work"] == 1.25
     assert (found["gone"].ready, found["gone"].unresolved, found["gone"].error_share) == (None, 1, None)
 
 

@@ -20,8 +20,8 @@ from acklast.ledger.workers import WorkerView
 from acklast.outlook.cast import Meets, Prospect, moment_of, outlook
 from acklast.outlook.gather import facts_of
 
-RATE_S: Final = 60.0
-"""Rates are of the last whole minute and what has passed of this one."""
+_BEGUN_S: Final = 20
+"""Rates are of this minute; where less of it has passed, of the one before, too."""
 SHARE_S: Final = 600.0
 """Shares of errors are of ten minutes."""
 
@@ -174,7 +174,7 @@ def _queues(lane: str, ready: Mapping[str, Queues], backlog: Backlog) -> Queues:
 def _lane(view: LaneView, backlog: Backlog, expected: Prospect | None) -> LaneRow:
     state, why = explain(view)
     mine = [one.since for one in backlog.oldest if one.lane == view.lane]
-    done, _, seconds = _ended(backlog, view.lane, RATE_S)
+    done, _, seconds = _ended(backlog, view.lane, 60.0 if backlog.at.second < _BEGUN_S else 0.0)
     ended, dead, _ = _ended(backlog, view.lane, SHARE_S)
     return LaneRow(
         lane=view.lane,

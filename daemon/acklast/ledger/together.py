@@ -40,7 +40,10 @@ class Together(Operations):
         with unavailable_as_error():
             row = await self._connection.fetchrow(sql, *args)
         assert row is not None
-        for (asked, names), rows in zip(self._columns.items(), row.values(), strict=True):
+        for (asked, names), rows in zip(list(self._columns.items()), row.values(), strict=True):
+            if any(len(one) != len(names) for one in rows):
+                del self._columns[asked]  # a migration has added one: it is asked, and learnt, by itself
+                continue
             self._rows[asked] = [dict(zip(names, one, strict=True)) for one in rows]
 
     async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
