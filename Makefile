@@ -16,7 +16,7 @@ export PYTHONPATH := $(CURDIR)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv servers clients demo demo-digest demo-import demo-reminders test test-brokers test-systemd check lint format types soak bench bench-forecast bench-pacing bench-proof bench-redrive bench-telemetry drill lock clean
+.PHONY: help venv servers clients demo demo-digest demo-import demo-reminders test test-brokers test-systemd check lint format types soak bench bench-forecast bench-forecast-real bench-pacing bench-proof bench-redrive bench-telemetry drill lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -108,6 +108,9 @@ bench-pacing: servers $(BENCH_READY) ## Measure how a quota is kept and used; AR
 
 bench-forecast: $(READY) ## Simulate drains and hold their forecasts against their ends; ARGS="--help" lists the choices
 	@$(BIN)/python -m bench.backtest $(ARGS)
+
+bench-forecast-real: servers ## Forecast two drains of a real daemon, and hold that against their ends; two minutes
+	@$(BIN)/python -m bench.real_drains
 
 bench-redrive: servers ## Measure what of its rate live work keeps beside a redrive; ARGS="--help" lists the choices
 	@$(BIN)/python -m bench.redriving $(ARGS)

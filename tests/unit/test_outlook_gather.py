@@ -15,7 +15,7 @@ from acklast.outlook.binding import Binding, Constraint
 from acklast.outlook.cast import Basis, Finish, Outlook, Prospect
 from acklast.outlook.facts import Facts, Minute, Open
 from acklast.outlook.gather import facts_of
-from acklast.outlook.samples import MOST_RUNS, outlook_samples
+from acklast.outlook.samples import MOST_RUNS, outlook_samples, reckoned
 from acklast.telemetry import catalogue as of
 
 AT: Final = datetime(2030, 1, 1, 12, 0, 20, tzinfo=UTC)
@@ -166,3 +166,15 @@ def test_of_many_runs_those_with_the_nearest_deadlines_have_series() -> None:
     runs = tuple(prospect(f"r{number:03}", 1.0) for number in range(100))
     labels = [one.labels[0] for one in outlook_samples(Outlook(AT, (), runs))]
     assert labels == [f"r{number:03}" for number in range(MOST_RUNS)]
+
+
+def test_what_was_read_once_is_reckoned_by_the_same_function() -> None:
+    backlog = Backlog(AT, (depth(State.QUEUED, 80),), runs=(run("r", deadline=AT),))
+    paused = Control(Target.LANE, "a", Kind.PAUSE, "ann", "", AT, until=AT, left_s=30.0)
+    samples = reckoned(CONFIG, backlog, replace(NOBODY, controls=(paused,)), {"a": 160})
+    assert {(one.metric, one.labels): one.value for one in samples} == {
+        (of.LANE_FORECAST, ("a",)): 50.0,
+        (of.LANE_FORECAST, ("b",)): 0.0,
+        (of.RUN_FORECAST, ("r",)): 50.0,  # it takes turns with what no run is known of
+        (of.RUN_DEADLINE, ("r",)): 0.0,
+    }

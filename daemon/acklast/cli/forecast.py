@@ -110,12 +110,8 @@ async def _told(config: Config, wanted: Wanted, operations: Operations) -> Told:
 
 
 def _messages(queues: dict[str, Queues]) -> dict[str, int]:
-    """In each lane whose queues could be seen."""
-    return {
-        lane: one.ready + one.delayed
-        for lane, one in queues.items()
-        if one.ready is not None and one.delayed is not None
-    }
+    """In each lane whose work queues could be seen."""
+    return {lane: one.ready + (one.delayed or 0) for lane, one in queues.items() if one.ready is not None}
 
 
 async def _watch(config: Config, wanted: Wanted, *, as_json: bool) -> Told:
