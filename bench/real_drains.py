@@ -1,13 +1,12 @@
 """Two drains of a real daemon, forecast on the way by ``acklast forecast`` and held against their end.
 
-One lane is held back by its quota, and a tenth of its jobs fails once; the other by its slots, and its handler
-takes half as long again from the middle on. Both at once take about two minutes.
+One lane is held back by its quota, and a tenth of its jobs fails once; the other by its slots, and its
+handler takes half as long again from the middle on. Both at once take about two minutes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -22,6 +21,10 @@ import aio_pika
 from rich.console import Console
 from rich.table import Table
 
+from acklast.cli.forecast import Wanted, look_ahead
+from acklast.cli.forecast_view import document
+from acklast.config import Config
+from acklast.config.load import load
 from acklast.ledger.api import ManifestRow, State
 from acklast.ledger.postgres import PostgresLedger
 from acklast_topology.declare import apply
@@ -114,7 +117,8 @@ async def _fill(url: str, ledger: PostgresLedger) -> None:
 async def _daemon(directory: Path, url: str, dsn: str) -> AsyncIterator[None]:
     config = directory / "acklast.toml"
     config.write_text(_CONFIG.format(directory=directory, url=url, dsn=dsn))
-    child = Child(_command("run", directory), _environment(), _ROOT, directory / "daemon.log")
+    command = [sys.executable, "-m", "acklast", "run", "--config", str(config)]
+    child = Child(command, _environment(), _ROOT, directory / "daemon.log")
     try:
         yield
         if child.ended:
@@ -124,10 +128,6 @@ async def _daemon(directory: Path, url: str, dsn: str) -> AsyncIterator[None]:
             await asyncio.to_thread(child.stop)
 
 
-def _command(name: str, directory: Path) -> list[str]:
-    return [sys.executable, "-m", "acklast", name, "--config", str(directory / "acklast.toml")]
-
-
 def _environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ACKLAST")}
     return {**kept, "PYTHONPATH": str(_ROOT)}
@@ -135,6 +135,7 @@ def _environment() -> dict[str, str]:
 
 async def _follow(ledger: PostgresLedger, directory: Path) -> list[Look]:
     """Look at each run when so much of it is done, and wait for the ends."""
+    config = load(directory / "acklast.toml", {})
     asked = {lane: list(_PARTS) for lane in _LANES}
     looks: list[Look] = []
     ends: dict[str, float] = {}
@@ -146,7 +147,7 @@ async def _follow(ledger: PostgresLedger, directory: Path) -> list[Look]:
                 if done == whole:
                     ends.setdefault(lane, monotonic())
                 elif asked[lane] and done >= asked[lane][0] * whole:
-                    looks.append(await _look(lane, asked[lane].pop(0), directory))
+                    looks.append(await _look(lane, asked[lane].pop(0), config))
     return [Look(one.lane, one.part, one.told, one.at, ends[one.lane] - one.at) for one in looks]
 
 
@@ -157,16 +158,11 @@ async def _done(ledger: PostgresLedger, lane: str) -> tuple[int, int]:
     return view.counts.get(State.DONE, 0), view.total
 
 
-async def _look(lane: str, part: float, directory: Path) -> Look:
-    process = await asyncio.create_subprocess_exec(
-        *_command("forecast", directory),
-        *("--run", lane, "--json"),
-        env=_environment(),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    out, _ = await process.communicate()
-    at = monotonic()  # what it tells it has read a moment ago
-    [told] = json.loads(out)["runs"]
+async def _look(lane: str, part: float, config: Config) -> Look:
+    """As the command does it, but for the start of a process, which takes seconds on a busy machine."""
+    at = monotonic()
+    found = await look_ahead(config, Wanted(run=lane))
+    [told] = document(found.outlook, found.blind)["runs"]
     return Look(lane, part, told, at)
 
 

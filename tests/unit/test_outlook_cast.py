@@ -179,3 +179,9 @@ def test_a_lane_that_nobody_knows_is_left_out() -> None:
 def test_a_moment_beyond_the_calendar_is_none() -> None:
     assert moment_of(NOW, 1e30) is None
     assert moment_of(NOW, 60) == NOW + timedelta(seconds=60)
+
+
+def test_in_its_first_minute_a_lane_goes_by_the_last_seconds() -> None:
+    begun = lane(minutes=[Minute(40, 40, 50.0)], busy_s=20.0)
+    found = run_of(facts({"a": begun}, Open("a", "r", 1200)))
+    assert found.per_s == 2.0  # 60 starts in the last 30 seconds

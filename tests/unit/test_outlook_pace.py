@@ -111,3 +111,24 @@ def test_chance_alone_is_no_change() -> None:
     found = pace(known, HOUR_S)
     assert found is not None
     assert found.minutes > 20
+
+
+def test_work_that_came_in_the_midst_of_a_minute_does_not_make_it_a_slow_one() -> None:
+    found = pace([Minute(60, 60, 30.0), Minute(20, 20)], 40.0)
+    assert found is not None
+    assert (found.per_s, found.minutes) == (2.0, 1)
+    again = pace([Minute(60, 60, 30.0), Minute(20, 20), Minute(0, 0), Minute(120, 120)], 40.0)
+    assert again is not None
+    assert again.per_s == 2.0
+
+
+def test_a_minute_through_which_something_waited_counts_whole() -> None:
+    found = pace([Minute(60, 60, 30.0), Minute(60, 60)], 90.0)
+    assert found is not None
+    assert found.minutes == 2
+
+
+def test_a_few_seconds_say_less_than_the_minute_before() -> None:
+    found = pace([Minute(40, 40, 5.0), Minute(60, 60)], 10.0)
+    assert found is not None
+    assert found.minutes == 2

@@ -56,7 +56,7 @@ def forecast(
     wanted = Wanted(tuple(lane or ()), run)
     if watch:
         return exit_of(asyncio.run(_watch(read, wanted, as_json=as_json)).outlook)
-    told = asyncio.run(_once(read, wanted))
+    told = asyncio.run(look_ahead(read, wanted))
     if as_json:
         say_json(document(told.outlook, told.blind))
     else:
@@ -94,7 +94,13 @@ def exit_of(found: Outlook) -> Exit:
     return Exit.AT_RISK if Meets.AT_RISK in meets else Exit.OK
 
 
-async def _once(config: Config, wanted: Wanted) -> Told:
+async def look_ahead(config: Config, wanted: Wanted) -> Told:
+    """Read everything, once.
+
+    Raises:
+        LedgerUnavailable: the ledger does not answer.
+        NoSuchRun, Refused: what is wanted is not there.
+    """
     async with operations_of(config) as operations:
         return await _told(config, wanted, operations)
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from math import exp, log, sqrt
+from math import exp, hypot, log, sqrt
 from typing import Final
 
 from acklast.forecast import LanePace, Load, flow
 from acklast.outlook.binding import Binding, Constraint, binding, effective_per_s, handler_time_s
-from acklast.outlook.facts import Facts, LaneFacts, Open
+from acklast.outlook.facts import ENOUGH, Facts, LaneFacts, Open
 from acklast.outlook.pace import RULES, Pace, Rules, pace
 from acklast.reporter import Standing
 
@@ -126,11 +126,22 @@ def _lanes(facts: Facts, rules: Rules) -> dict[str, _Lane]:
             one for one in facts.lanes.values() if lane.budget is not None and one.budget == lane.budget
         ]
         per_s = facts.budgets.get(lane.budget) if lane.budget is not None else None
-        known = pace(lane.minutes, lane.busy_s, rules)
+        known = _pace(lane, rules)
         what = binding(lane, others, per_s, _of(facts.open, name))
         opens_s = _opens_s(lane, known, what)
         found[name] = _Lane(lane, known, what, opens_s, _going(lane, known, what, opens_s))
     return found
+
+
+def _pace(lane: LaneFacts, rules: Rules) -> Pace | None:
+    """By the minutes; in its first one a lane has begun somewhere, and the last seconds say more."""
+    known = pace(lane.minutes, lane.busy_s, rules)
+    lately = sum(one.started for one in lane.daemons)
+    if known is None or known.minutes > 1 or known.stalled_s or lately < ENOUGH:
+        return known
+    return replace(
+        known, per_s=lane.starts_per_s / known.starts_per_job, spread=hypot(known.spread, rules.first)
+    )
 
 
 def _of(open_: Sequence[Open], lane: str) -> list[Open]:

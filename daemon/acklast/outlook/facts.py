@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-_ENOUGH: Final = 20
+ENOUGH: Final = 20
 """Starts that tell a rate well enough."""
 
 
@@ -90,7 +90,7 @@ class LaneFacts:
     def starts_per_s(self) -> float:
         """Over the last seconds; where those are too few to tell, over the last minute or two."""
         lately = sum(one.started for one in self.daemons)
-        if lately >= _ENOUGH or not self.minutes:
+        if lately >= ENOUGH or not self.minutes:
             return sum(one.started / one.window_s for one in self.daemons)
         newest = self.minutes[:2]
         return sum(one.started for one in newest) / sum(one.length_s for one in newest)

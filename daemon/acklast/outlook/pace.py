@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import sqrt
 from typing import Final
 
@@ -35,11 +36,15 @@ class Rules:
     drift_min: float = 30.0
     late: float = 1.6
     """A finish is later than expected by more than it is earlier."""
+    first: float = 0.1
+    """The standard deviation of the logarithm that comes on top while only seconds were measured."""
     by_limits: float = 0.6
     """The standard deviation of the logarithm where nothing was measured and only limits are known."""
 
 
 RULES: Final = Rules()
+_SAYS_S: Final = 15.0
+"""A shorter time says less than a minute that work may have filled in part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +92,21 @@ def pace(minutes: Sequence[Minute], busy_s: float, rules: Rules = RULES) -> Pace
 
 
 def _at_work(minutes: Sequence[Minute], busy_s: float) -> list[Minute]:
-    """Without the minutes in which there may have been nothing to do."""
-    kept, age_s = [], 0.0
-    for one in minutes:
-        if one.ended or one.started or age_s < busy_s - one.length_s / 2:
-            kept.append(one)
-        age_s += one.length_s
-    return kept
+    """Without the minutes in which there may have been nothing to do, for all or for some of their time."""
+    ages = list(accumulate((one.length_s for one in minutes), initial=0.0))
+    idle = [
+        not (one.ended or one.started or age_s < busy_s - one.length_s / 2)
+        for one, age_s in zip(minutes, ages[:-1], strict=True)
+    ]
+    # In the first minute after an idle one work may have come at its end: it says too little of the rate.
+    whole = [
+        one
+        for one, end_s, before, mine in zip(minutes, ages[1:], [*idle, True][1:], idle, strict=True)
+        if not mine and (not before or end_s <= busy_s)
+    ]
+    if sum(one.length_s for one in whole) >= _SAYS_S:
+        return whole
+    return [one for one, mine in zip(minutes, idle, strict=True) if not mine]
 
 
 def _stalled(minutes: Sequence[Minute]) -> tuple[float, Sequence[Minute]]:
