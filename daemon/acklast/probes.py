@@ -23,7 +23,7 @@ from acklast.config.health import Listen
 from acklast.errors import AcklastError, ConfigError, Exit
 from acklast.health import Health
 from acklast.telemetry.events import Emitter
-from acklast.telemetry.prometheus import render
+from acklast.telemetry.prometheus import load, render
 from acklast.telemetry.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ class Probes:
         if self._health is not None:
             app.router.add_get("/readyz", self._readyz)
         if self._snapshot is not None:
+            load()
             app.router.add_get("/metrics", self._metrics)
         self._runner = web.AppRunner(app, access_log=None, logger=_UNHEARD, shutdown_timeout=_CLOSE_S / 2)
         await self._runner.setup()

@@ -170,6 +170,21 @@ def test_what_is_told_of_the_daemon_is_counted(
     assert counted(told(notice), metric, *labels) == by
 
 
+def test_what_the_broker_set_aside_is_buried_too() -> None:
+    def filed(lane: str, reason: str) -> Notice:
+        return Notice("letter.filed", "warning", {"lane": lane, "key": "k", "run": None, "reason": reason})
+
+    snapshot = told(
+        filed("rent", "broker_delivery_limit"),
+        filed("rent", "invalid_payload"),
+        settled("bury", outcome="permanent", reason="invalid_payload"),
+        *(filed(f"typo{number}", "unrouted") for number in range(3)),
+    )
+    assert counted(snapshot, of.BURIED, "rent", "broker_delivery_limit") == 1
+    assert counted(snapshot, of.BURIED, "rent", "invalid_payload") == 2
+    assert counted(snapshot, of.BURIED, "", "unrouted") == 3
+
+
 def test_a_notice_that_nobody_counts_counts_for_nothing() -> None:
     assert told(Notice("lane.paused")) == told()
 

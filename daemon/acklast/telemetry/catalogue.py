@@ -71,7 +71,8 @@ BURIED = counter(
     "acklast.buried",
     "{job}",
     ("lane", "reason"),
-    "Dead letters that were made, by reason: of jobs, and of messages that break the contract.",
+    "Dead letters that were made, by reason: of jobs, of messages that break the contract, and of those that "
+    "the broker set aside. The lane is empty where it is none of the daemon's.",
     "sum by (lane, reason) (rate(acklast_buried_total[15m]))",
 )
 RATE_LIMITED = counter(

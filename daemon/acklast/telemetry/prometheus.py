@@ -15,9 +15,15 @@ _AT_ONCE: Final = 80
 """Lines that are written in one turn of the event loop: half a millisecond or so, and no job waits longer."""
 
 
+def load() -> None:
+    """Import what ``render`` needs, before anybody asks: it would hold up the event loop."""
+    import prometheus_client.core
+    import prometheus_client.exposition  # noqa: F401 - for later
+
+
 async def render(snapshot: Snapshot, accept: str = "") -> tuple[bytes, str]:
     """The text and its content type, as the ``Accept`` header prefers. Every few series the loop goes on."""
-    # Here: most processes are never asked, and it takes a while to import.
+    # Here: most processes are never asked.
     from prometheus_client.exposition import choose_encoder
 
     encode, content_type = choose_encoder(accept)

@@ -6,6 +6,7 @@ Whatever only stands somehow (a gauge) is asked for when somebody collects, and 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import product
 from typing import Any, Final, TypeAlias
@@ -45,6 +46,8 @@ class Registry:
         self._sizes = Histogram(of.FLUSH_SIZE.bounds)
         self._flushes = Histogram(of.FLUSH_DURATION.bounds)
         self._counts = {(metric, labels): 0.0 for metric in _NOTED for labels in _known(metric)}
+        self._filed: Counter[Labels] = Counter()
+        """What the broker had set aside, by lane and reason."""
         self._sources: list[Source] = []
         self.failed_sources = 0
         """Sources that could not tell, so far."""
@@ -61,6 +64,10 @@ class Registry:
             self._flushes.observe(event.seconds)
         elif isinstance(event, Published):
             self.count(of.PUBLISHED_TOTAL, event.kind, by=event.count)
+        elif event.name == "letter.filed":
+            # A message that reached no lane of ours names what its publisher made up.
+            lane = event.fields["lane"] if event.fields["lane"] in self._budgets else ""
+            self._filed[lane, event.fields["reason"]] += 1
         elif (told := _NOTICES.get(event.name)) is not None:
             metric, labels, by = told(event)
             self.count(metric, *labels, by=by)
@@ -100,6 +107,7 @@ class Registry:
     def _from_lines(self) -> dict[Metric, Points]:
         """Every counter of deliveries, from the one count of each kind of them."""
         sums = self._zeros()
+        sums[of.BURIED].update(self._filed)
 
         def add(metric: Metric, labels: Labels, count: int) -> None:
             sums[metric][labels] = sums[metric].get(labels, 0) + count
