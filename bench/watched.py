@@ -18,7 +18,7 @@ from typing import Final
 
 from bench import ledgers, meter
 from bench.children import Child
-from bench.contenders.watched_lanes import FAST, SLOTS, SLOW
+from bench.contenders.watched_lanes import FAST, LEAVES, SLOTS, SLOW
 from bench.feed import Feed
 from bench.queues import BenchError
 from bench.servers import Servers
@@ -31,6 +31,7 @@ _FLOWS: Final = 5000
 _ENDS_S: Final = 60.0
 _SCRAPE_S: Final = 60.0
 _POLL_S: Final = 0.02
+_LEAVES: Final = "leaves"
 _MOST: Final = 4_000_000
 _LOST: Final = "acklast_telemetry_dropped_total{"
 LISTEN: Final = "ACKLAST__HEALTH__LISTEN"
@@ -83,8 +84,9 @@ class Ended:
 class Watched:
     """A daemon, and what can be seen of it."""
 
-    def __init__(self, child: Child, meters: Path, listen: str, feed: Feed) -> None:
+    def __init__(self, child: Child, meters: Path, leaves: Path, listen: str, feed: Feed) -> None:
         self._child = child
+        self._leaves = leaves
         self._readings = meter.Readings(meters)
         self._listen = listen
         self._feed = feed
@@ -120,6 +122,7 @@ class Watched:
             BenchError: it did not end, or without a receipt.
         """
         began = time.monotonic()
+        self._leaves.touch()
         os.kill(self._child.pid, signal.SIGTERM)
         while not self._child.ended:
             if time.monotonic() - began > _ENDS_S:
@@ -151,7 +154,7 @@ async def watched(name: str, env: Mapping[str, str], servers: Servers) -> AsyncI
         async with Feed(url, _BACKLOG) as feed:
             child, meters = _started(directory, url, dsn, env)
             try:
-                found = Watched(child, meters, env.get(LISTEN, ""), feed)
+                found = Watched(child, meters, directory / _LEAVES, env.get(LISTEN, ""), feed)
                 await _flows(found, child)
                 yield found
             finally:
@@ -166,6 +169,7 @@ def _started(directory: Path, url: str, dsn: str, env: Mapping[str, str]) -> tup
     meters.mkdir()
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ACKLAST", "OTEL"))}
     own = {"PYTHONPATH": str(_ROOT), meter.DIRECTORY: str(meters), meter.CAPACITY: str(_MOST)}
+    own[LEAVES] = str(directory / _LEAVES)
     command = [sys.executable, "-m", "acklast", "run", "--config", str(config)]
     return Child(command, {**kept, **own, **env}, _ROOT, directory / "daemon.log"), meters
 
