@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final, cast
 
@@ -15,11 +15,46 @@ from acklast.ledger.operate import Operations
 _PARAMETER: Final = re.compile(r"\$(\d+)")
 
 
+class Row:
+    """What the driver's record of such a row would be: by its column's name or place, iterated by values."""
+
+    __slots__ = ("_places", "_values")
+
+    def __init__(self, places: Mapping[str, int], values: Sequence[Any]) -> None:
+        self._places = places
+        self._values = values
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._values[self._places[at] if isinstance(at, str) else at]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def keys(self) -> Iterable[str]:
+        """The columns' names."""
+        return self._places.keys()
+
+    def values(self) -> Iterable[Any]:
+        return iter(self._values)
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        return zip(self._places, self._values, strict=True)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of a column, where it is there."""
+        place = self._places.get(name)
+        return default if place is None else self._values[place]
+
+
 class Together(Operations):
     """Reads by ``fetch`` as every command does, and learns what is asked: from the second ``refresh`` on all
     of it is one statement, and of one moment.
-
-    The rows are mappings by column, as the driver's are.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -44,7 +79,8 @@ class Together(Operations):
             if any(len(one) != len(names) for one in rows):
                 del self._columns[asked]  # a migration has added one: it is asked, and learnt, by itself
                 continue
-            self._rows[asked] = [dict(zip(names, one, strict=True)) for one in rows]
+            places = {name: place for place, name in enumerate(names)}
+            self._rows[asked] = [Row(places, tuple(one)) for one in rows]
 
     async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
         """
