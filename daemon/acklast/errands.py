@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from aio_pika.abc import AbstractConnection
 
@@ -13,17 +13,13 @@ from acklast.config import Config
 from acklast.drain import Tasks
 from acklast.lane import Lane
 from acklast.ledger.api import Ledger
-from acklast.ledger.backlog import Backlog
 from acklast.ledger.connect import Address
 from acklast.ledger.lease import Lease
 from acklast.ledger.outbox import Outbox
 from acklast.ledger.reconciling import Questions
 from acklast.ledger.redriving import Redriving
 from acklast.ledger.sampling import Sampling
-from acklast.ledger.standing import Standing
-from acklast.outlook.cast import outlook
-from acklast.outlook.gather import facts_of
-from acklast.outlook.samples import outlook_samples
+from acklast.outlook.samples import reckoned
 from acklast.pruner import Pruner, keeps_of
 from acklast.reconciler import Reconciler
 from acklast.redriver import Redriver
@@ -31,7 +27,6 @@ from acklast.relay import Relay, publisher_of
 from acklast.sampler import Sampler
 from acklast.settle import Send
 from acklast.telemetry.events import Emitter
-from acklast.telemetry.metric import Sample
 from acklast.telemetry.registry import Registry
 
 
@@ -85,15 +80,8 @@ def sampler_of(
 ) -> Sampler:
     """What looks how the fleet stands; it looks at the queues only where somebody collects that."""
     seen = None if registry is None else connect
-    sampler = Sampler(config, Sampling(address), seen, emitter, chance=random.random, reckon=_reckoned)
+    sampler = Sampler(config, Sampling(address), seen, emitter, chance=random.random, reckon=reckoned)
     if registry is not None:
         registry.watch(sampler.samples)
         emitter.add(sampler)
     return sampler
-
-
-def _reckoned(
-    config: Config, backlog: Backlog, standing: Standing, waiting: Mapping[str, int]
-) -> Sequence[Sample]:
-    """The forecast, as ``acklast forecast`` tells it."""
-    return tuple(outlook_samples(outlook(facts_of(config, backlog, standing, waiting))))

@@ -6,7 +6,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+import pytest
+
 from acklast.config import Config
+from acklast.errors import LedgerUnavailable
 from acklast.ledger.api import State
 from acklast.ledger.backlog import Backlog, Depth, Oldest, OpenRun, Pace
 from acklast.ledger.controls import Control, Kind, Target
@@ -14,7 +17,7 @@ from acklast.ledger.standing import DaemonView, Pause, Standing
 from acklast.outlook.binding import Binding, Constraint
 from acklast.outlook.cast import Basis, Finish, Outlook, Prospect
 from acklast.outlook.facts import Facts, Minute, Open
-from acklast.outlook.gather import facts_of
+from acklast.outlook.gather import counted, facts_of
 from acklast.outlook.samples import MOST_RUNS, outlook_samples, reckoned
 from acklast.telemetry import catalogue as of
 
@@ -140,6 +143,12 @@ def test_a_lane_that_others_serve_is_there_without_a_budget() -> None:
     found = facts(Backlog(AT), replace(NOBODY, lanes={"theirs": (VIEW,)}))
     assert found.lanes["theirs"].budget is None
     assert found.lanes["theirs"].configured_slots == 8
+
+
+def test_of_a_part_of_the_jobs_nothing_is_told() -> None:
+    assert counted(Backlog(AT)) == Backlog(AT)
+    with pytest.raises(LedgerUnavailable, match="not counted yet"):
+        counted(Backlog(AT, complete=False))
 
 
 # --- as metrics -------------------------------------------------------------------------------------------

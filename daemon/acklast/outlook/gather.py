@@ -9,6 +9,7 @@ from typing import Final
 
 from acklast.config import Config
 from acklast.config.fair import parse_fair_by
+from acklast.errors import LedgerUnavailable
 from acklast.ledger.api import State
 from acklast.ledger.backlog import OPEN, Asked, Backlog, read_backlog
 from acklast.ledger.controls import Control, Target
@@ -25,10 +26,24 @@ async def read_outlook(operations: Asked, config: Config, broker: Mapping[str, i
     """Read what there is, and what is to be expected by it; ``broker`` as ``facts_of`` has it.
 
     Raises:
-        LedgerUnavailable: the ledger does not answer.
+        LedgerUnavailable: the ledger does not answer, or its jobs are not counted yet.
     """
-    backlog, standing = await read_backlog(operations), await read_standing(operations)
+    backlog, standing = counted(await read_backlog(operations)), await read_standing(operations)
     return outlook(facts_of(config, backlog, standing, broker))
+
+
+def counted(backlog: Backlog) -> Backlog:
+    """The same, where everything is in it.
+
+    Raises:
+        LedgerUnavailable: it is not. Of a part of what is to be done no finish can be told.
+    """
+    if not backlog.complete:
+        raise LedgerUnavailable(
+            "the jobs from before the ledger counted any are not counted yet",
+            "A running daemon does it by itself: see that one runs, and try again in a minute",
+        )
+    return backlog
 
 
 def facts_of(
