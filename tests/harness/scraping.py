@@ -22,13 +22,16 @@ class Scraped:
     families: dict[str, Any]
 
     def has(self, metric: Metric) -> bool:
-        """Whether there is a series of it, with the labels and of the kind that it should have."""
+        """Whether there is a series of it. Its kind, labels and their words are those that it should have."""
         family = self.families.get(metric.prometheus.removesuffix("_total"))
-        if family is None or family.type != metric.kind.value:
+        if family is None or not family.samples:
             return False
-        return bool(family.samples) and all(
-            set(one.labels) - {"le"} == set(metric.labels) for one in family.samples
-        )
+        assert family.type == metric.kind.value, metric.name
+        for sample in family.samples:
+            assert set(sample.labels) - {"le"} == set(metric.labels), metric.name
+            for label, words in metric.values.items():
+                assert sample.labels[label] in words, (metric.name, label, sample.labels)
+        return True
 
     def value(self, metric: Metric, **labels: str) -> float:
         """The sum of the series with these labels; of a histogram, how much was observed."""

@@ -6,10 +6,11 @@ import re
 
 import pytest
 
-from acklast.ledger.run_status import Status
+from acklast.fleet import UNFINISHED
+from acklast.ledger.redrives import RedriveStatus
 from acklast.reporter import Standing
 from acklast.telemetry.catalogue import BY_NAME, CATALOGUE
-from acklast.telemetry.metric import LANE_STATES, RUN_STATUSES, Kind, Metric
+from acklast.telemetry.metric import LANE_STATES, REDRIVE_STATUSES, RUN_STATUSES, Kind, Metric
 
 METRICS = [pytest.param(one, id=one.name) for one in CATALOGUE]
 
@@ -41,4 +42,5 @@ def test_no_label_is_a_key_or_a_type(metric: Metric) -> None:
 
 def test_its_words_are_those_of_the_code() -> None:
     assert set(LANE_STATES) == set(Standing)
-    assert set(RUN_STATUSES) == set(Status)
+    assert RUN_STATUSES == UNFINISHED
+    assert set(REDRIVE_STATUSES) == {one for one in RedriveStatus if not one.ended}

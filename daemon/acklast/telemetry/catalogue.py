@@ -24,6 +24,7 @@ from acklast.telemetry.metric import (
     PERMITS,
     PRIORITIES,
     PUBLISHED,
+    REDRIVE_STATUSES,
     RENEWALS,
     ROLES,
     RUN_STATUSES,
@@ -298,8 +299,8 @@ JOBS = fleet(
     "acklast.jobs",
     "{job}",
     ("lane", "priority", "state"),
-    "Jobs that are not over, by state: `ready` (in the broker's queue), `queued`, `waiting`, `claimed`, "
-    "`unresolved`, `dead`.",
+    "Jobs that are not over, by state: `ready` (in the broker's queues, whatever their priority told as "
+    "`normal`, and some of them in other states too), `queued`, `waiting`, `claimed`, `unresolved`, `dead`.",
     "max by (lane, priority, state) (acklast_jobs)",
     priority=PRIORITIES,
     state=JOB_STATES,
@@ -319,7 +320,9 @@ OLDEST_AGE = fleet(
     "max by (lane) (acklast_backlog_oldest_age_seconds)",
     priority=PRIORITIES,
 )
-RUNS = fleet("acklast.runs", "{run}", ("status",), "Runs, by how they stand.", status=RUN_STATUSES)
+RUNS = fleet(
+    "acklast.runs", "{run}", ("status",), "Runs that are not over, by how they stand.", status=RUN_STATUSES
+)
 RUN_DEADLINE = fleet(
     "acklast.run.deadline",
     "s",
@@ -338,8 +341,15 @@ WORKERS = fleet(
     "{worker}",
     ("lane", "state"),
     "Daemons with a live lease, by how the lane stands in them.",
+    state=LANE_STATES,
 )
-REDRIVES = fleet("acklast.redrives", "{redrive}", ("status",), "Redrives, by how they stand.")
+REDRIVES = fleet(
+    "acklast.redrives",
+    "{redrive}",
+    ("status",),
+    "Redrives that are not over, by how they stand.",
+    status=REDRIVE_STATUSES,
+)
 SAMPLE_AGE = fleet(
     "acklast.sample.age",
     "s",

@@ -116,16 +116,10 @@ FIRED: Final = ("fired", "done", "skipped")
 SIGNALS: Final = ("traces", "metrics", "logs")
 DROPS: Final = ("queue_full", "export_failed", "shutdown")
 EXPORTS: Final = ("ok", "failed")
-RUN_STATUSES: Final = (
-    "open",
-    "at_risk",
-    "late",
-    "cancelling",
-    "cancelled",
-    "empty",
-    "finished",
-    "finished_late",
-)
+RUN_STATUSES: Final = ("open", "at_risk", "late", "cancelling")
+"""Of runs that are not over."""
+REDRIVE_STATUSES: Final = ("planned", "running", "paused", "asking", "stopped")
+"""Of redrives that are not over."""
 
 _SHORT: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 DURATION_S: Final = (*_SHORT, 30.0, 60.0, 300.0, 900.0, 3600.0)
