@@ -111,7 +111,10 @@ class Sampler(Chore):
         waiting = {
             lane: one.ready + (one.delayed or 0) for lane, one in queues.items() if one.ready is not None
         }
-        others = self._reckon(self._config, backlog, standing, waiting) if backlog.complete else ()
+        others: Sequence[Sample] = ()
+        if backlog.complete:
+            # With hundreds of runs it takes as long as dozens of jobs, which go on meanwhile.
+            others = await asyncio.to_thread(self._reckon, self._config, backlog, standing, waiting)
         self._found = Sampled(backlog, now, now - began, queues, heads, others)
         await self._sampling.tidy(backlog)
 
