@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Coroutine
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from acklast.errors import ClaimLost, SessionLost
 from acklast.ledger.api import Decided, Fresh, Held, JobView, NotDue, Recorded, Session, State
+from acklast.ledger.backlog import DEPTHS
 from acklast.outcome import Bury, Complete, GiveBack, Hold, Retry, Verdict
 from harness.drawn import drawn
 from ledger.worlds import LANE, MemoryWorld, a_claim, a_record, start
@@ -182,6 +184,13 @@ class Histories(RuleBasedStateMachine):
                 assert 0 <= job.attempts <= len(self.claims[key]) <= job.fence
                 fences = [attempt.fence for attempt in job.history]
                 assert fences == sorted(set(fences))
+
+    @invariant()
+    def the_backlog_is_what_the_jobs_are(self) -> None:
+        states = Counter(job.state for key in KEYS if (job := self.job(key)) is not None)
+        backlog = now(self.ledger.backlog())
+        told = {one.state: backlog.jobs(None, None, one.state) for one in backlog.depths}
+        assert told == {state: jobs for state, jobs in states.items() if state in DEPTHS}
 
 
 Histories.TestCase.settings = drawn(25, 200, stateful_step_count=40)
