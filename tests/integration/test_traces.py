@@ -129,3 +129,44 @@ async def test_the_downstream_call_is_a_child_and_the_downstreams_parent(new_sit
     assert api.calls[0].headers["traceparent"] == f"00-{TRACE}-{call.span_id}-01"
     assert "hidden" not in str(spans)
     assert "secret-path" not in str(spans)
+
+
+async def test_a_follow_up_is_in_the_trace_of_the_job_that_promised_it(new_site: NewSite) -> None:
+    async with tap() as received, new_site() as place:
+        promise = {"do": "enqueue", "key": "k-2", "then": ""}
+        await place.publish(scripted("k-1", promise, headers=SAMPLED))
+        with place.daemon(env=received.env()) as daemon:
+            await place.reaches("k-2", State.DONE)
+            await received.settled("k-2", times=2)
+            # The relay tells of what it published once that is committed.
+            await received.until(lambda: "send" in operations(received.of("k-2")), "the relay's span")
+            assert await daemon.drained() == Exit.OK
+    spans = received.of("k-2")
+    assert {span.trace_id for span in spans} == {TRACE}
+    first, second = (span for span in spans if span.operation == "process")
+    assert (first.attributes["acklast.key"], second.attributes["acklast.key"]) == ("k-1", "k-2")
+    [send] = (span for span in spans if span.operation == "send")
+    assert send.attributes["messaging.destination.name"] == f"acklast.v1.in:{LANE}"
+    assert send.parent_id == second.parent_id == first.span_id
+
+
+async def test_an_enqueued_job_begins_its_trace_at_its_publish(
+    new_site: NewSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with tap() as received, new_site() as place:
+        for name, value in received.env().items():
+            monkeypatch.setenv(name, value)
+        rows = place.directory / "rows.jsonl"
+        rows.write_text(
+            '{"id": "k-1", "steps": [{"do": "done"}]}\n{"id": "k-2", "steps": [{"do": "done"}]}\n'
+        )
+        arguments = ("--run", RUN, "--key", "{id}", "--type", TYPE)
+        await place.command("enqueue", LANE, str(rows), *arguments)
+        with place.daemon(env=received.env()) as daemon:
+            first, second = await received.settled("k-1"), await received.settled("k-2")
+            assert await daemon.drained() == Exit.OK
+    assert operations(first) == ["send", "receive", "process", "settle"]
+    send, receive, process, _ = first
+    assert (send.kind, send.parent_id) == ("producer", "")
+    assert receive.parent_id == process.parent_id == send.span_id
+    assert {span.trace_id for span in first}.isdisjoint(span.trace_id for span in second)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -50,6 +51,9 @@ from acklast.ledger.operate import Operator
 from acklast.ledger.postgres import PostgresLedger
 from acklast.manifest import LedgerManifest
 from acklast.pacing.controls import Refused
+from acklast.telemetry.publishing import Publishing, publishing_of
+from acklast.telemetry.spans import Names as Places
+from acklast.telemetry.tracing import server_of
 from acklast.template import KeyTemplate
 from acklast_topology.chunks import Chunking
 from acklast_topology.enqueue import REPEATS
@@ -213,10 +217,14 @@ async def _feed(
     config: Config, plan: Plan, jobs: Iterable[Given] | AsyncIterable[Given], tally: Tally, put: Put
 ) -> None:
     lane, read = plan.order.lane, 0
-    async with ledger_of(config) as ledger, _publisher(config) as publisher:
+    async with ledger_of(config) as ledger, _publisher(config) as publisher, _traced(config) as traced:
         manifest = LedgerManifest(ledger, custody=_kept(config), about=plan.about)
         items = publisher.enqueue_many(
-            jobs, run=plan.order.run, manifest=manifest, stop=plan.stop, chunking=CHUNKING
+            traced.of(jobs) if traced else jobs,
+            run=plan.order.run,
+            manifest=manifest,
+            stop=plan.stop,
+            chunking=CHUNKING,
         )
         try:
             with bar(plan.given.size, f"enqueue {lane}") as progress:
@@ -224,6 +232,8 @@ async def _feed(
                 async with aclosing(items):  # type: ignore[type-var]
                     async for item in items:
                         tally.add(item)
+                        if traced:
+                            traced.told(item)
                         if not item.fine:
                             put(item)
                         read = max(read, item.source.read)
@@ -247,6 +257,18 @@ async def _put_down(ledger: PostgresLedger, plan: Plan, tally: Tally) -> None:
 def _kept(config: Config) -> list[str]:
     """The lanes whose messages the ledger keeps."""
     return [name for name, lane in config.lanes.items() if lane.custody is Custody.LEDGER]
+
+
+@asynccontextmanager
+async def _traced(config: Config) -> AsyncIterator[Publishing | None]:
+    """What gives each job its trace, where traces are exported."""
+    places = Places(config.names.work("{lane}"), server_of(config.broker.addresses()))
+    made = publishing_of(os.environ, places, config.names.ingress, version=config.version)
+    try:
+        yield made
+    finally:
+        if made is not None:
+            await made.close()
 
 
 @asynccontextmanager

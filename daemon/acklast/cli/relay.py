@@ -20,6 +20,9 @@ from acklast.telemetry import catalogue as of
 from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
 from acklast.telemetry.registry import process_registry
+from acklast.telemetry.spans import Names as Places
+from acklast.telemetry.tracing import server_of
+from acklast.telemetry.wiring import open_telemetry
 from acklast.vitals import Vitals
 from acklast.watchdog import Watchdog
 
@@ -38,7 +41,12 @@ def relay(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
 async def _relay(config: Config, as_json: bool) -> Exit:
     registry = process_registry(of.PUBLISHED_TOTAL, release=config.version)
     to_log = log.configure(config.log.level, LogFormat.JSON if as_json else config.log.format)
-    emitter = Emitter(to_log, registry)
+    places = Places(config.names.work("{lane}"), server_of(config.broker.addresses()))
+    # Its metrics are fetched, not sent.
+    env = {**os.environ, "OTEL_METRICS_EXPORTER": "none"}
+    telemetry = open_telemetry(env, version=config.version, instance=config.instance, names=places)
+    emitter = Emitter(to_log, registry, *telemetry.sinks)
+    telemetry.start(emitter)
     servers = Servers(config, os.environ)
     address = await fit_ledger(config, servers)
     worker = f"{config.instance}@{socket.gethostname()}:{os.getpid()}"
@@ -68,4 +76,5 @@ async def _relay(config: Config, as_json: bool) -> Exit:
         await made.close()
         await watchdog.close()
         await probes.close()
+    await telemetry.close()
     return Exit.OK

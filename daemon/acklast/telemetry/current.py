@@ -5,6 +5,7 @@ Imported only where something is exported, or where the handlers have imported O
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final
@@ -18,6 +19,10 @@ from acklast.telemetry.trace import Trace, text_of
 from acklast.telemetry.traceparent import BAGGAGE, TRACESTATE, Parent
 
 _W3C_BAGGAGE: Final = W3CBaggagePropagator()
+_QUOTING: Final = ("opentelemetry.baggage", "opentelemetry.trace.span", "opentelemetry.util.re")
+for _quoting in _QUOTING:
+    # They quote what they cannot read of a message's headers, for each job again.
+    logging.getLogger(_quoting).setLevel(logging.CRITICAL + 1)
 
 
 class _JobSpan(NonRecordingSpan):

@@ -39,17 +39,22 @@ class Traces:
                 # Not even made: what is dropped costs next to nothing.
                 self._exports.drop(Signal.TRACES, FULL, _count(trace))
                 return
-            self._batches.put(spans_of(event, trace, self._names, _now()))
+            self._batches.put(spans_of(event, trace, self._names, now()))
         elif isinstance(event, Published) and event.posted:
             sampled = [one for one in event.posted if self._samples(one.parent.trace_id, one.parent)]
-            clock = _now()
+            clock = now()
             self._batches.put([posted_span(one, self._names, clock) for one in sampled])
+
+    def add(self, spans: Sequence[Span]) -> None:
+        """Export these as well."""
+        self._batches.put(spans)
 
     async def close(self) -> None:
         await self._batches.close()
 
 
-def _now() -> Clock:
+def now() -> Clock:
+    """This moment on both clocks."""
     return Clock(time.monotonic(), time.time_ns())
 
 

@@ -48,12 +48,12 @@ def scope(name: str, version: str) -> bytes:
 def span(one: Span) -> bytes:
     """One span of field 2 of its scope, without tag and length."""
     parts = [b"\x0a\x10", bytes.fromhex(one.trace_id), b"\x12\x08", bytes.fromhex(one.span_id)]
-    flags = SAMPLED
+    flags = SAMPLED | _HAS_REMOTE
     if one.tracestate:
         parts.append(_text(b"\x1a", one.tracestate))
     if one.parent_id is not None:
         parts += (b"\x22\x08", bytes.fromhex(one.parent_id))
-        flags |= _HAS_REMOTE | (_IS_REMOTE if one.remote else 0)
+        flags |= _IS_REMOTE if one.remote else 0
     parts += (
         _text(b"\x2a", one.name),
         b"\x30" + _VARINTS[one.kind],
