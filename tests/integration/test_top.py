@@ -67,12 +67,14 @@ async def test_all_of_it_is_one_round_trip(broker: Broker, ledger_dsn: str, tmp_
         statements: list[str] = []
         operations.connection.add_query_logger(lambda query: statements.append(query.query))
         seen = []
-        for _ in range(3):  # the driver learns the types of the second
-            statements.clear()
-            await operations.refresh()
-            standing, workers = await read_standing(operations), await read_workers(operations, ended=False)
-            seen.append((standing.lanes, workers, (await read_backlog(operations)).runs))
-        operations.close()
+        try:
+            for _ in range(3):  # the driver learns the types of the second
+                statements.clear()
+                await operations.refresh()
+                standing, backlog = await read_standing(operations), await read_backlog(operations)
+                seen.append((standing.lanes, await read_workers(operations, ended=False), backlog.runs))
+        finally:
+            operations.close()
         assert len(statements) == 1
         assert seen[0] == seen[1] == seen[2]
         assert seen[2][2][0].counts == {State.QUEUED: 1}

@@ -251,6 +251,12 @@ def test_a_server_that_is_away_is_told_and_the_last_that_was_known_stays() -> No
     assert "?" in drawn(replace(SHOT, lanes=(replace(LANE_ROW, ready=None),)), 80)[3]
 
 
+def test_numbers_that_are_not_counted_yet_are_told(config: Config) -> None:
+    early = read()
+    found = shot(config, replace(early, backlog=replace(early.backlog, complete=False)), READY)
+    assert drawn(found, 80)[1] == "the ledger still counts its jobs: their numbers and runs are missing"
+
+
 def test_each_part_gives_way_in_turn() -> None:
     assert shares([5, 3, 3], 20) == [5, 3, 3]
     assert shares([30, 10, 3], 20) == [8, 9, 3]
@@ -283,6 +289,6 @@ def test_an_arrow_is_no_escape() -> None:
 
 def test_json_has_all_of_it() -> None:
     told = document(SHOT)
-    assert {*told} == {"at", "lanes", "runs", "budgets", "workers", "ledger", "broker"}
+    assert {*told} == {"at", "lanes", "runs", "budgets", "workers", "complete", "ledger", "broker"}
     assert told["lanes"][0]["state"] == "paused"
     assert told["runs"][0]["deadline"] == "2026-01-01T01:55:00+00:00"

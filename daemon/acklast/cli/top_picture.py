@@ -69,6 +69,10 @@ def _head(shot: Shot, sort: Sort) -> list[Text]:
     lines = [Text(title, style="bold")]
     if shot.ledger is not None:
         lines.append(Text(f"the ledger is away: {shot.ledger}. All below is of then", style="red"))
+    if not shot.complete:
+        lines.append(
+            Text("the ledger still counts its jobs: their numbers and runs are missing", style="yellow")
+        )
     if shot.broker is not None:
         lines.append(Text(f"the broker is away: {shot.broker}", style="red"))
     return lines

@@ -109,6 +109,8 @@ class Shot:
     runs: tuple[RunRow, ...] = ()
     budgets: tuple[BudgetRow, ...] = ()
     workers: tuple[WorkerView, ...] = ()
+    complete: bool = True
+    """False while the ledger still counts the jobs of before an upgrade: no number of them is known yet."""
     ledger: str | None = None
     broker: str | None = None
 
@@ -147,6 +149,7 @@ def shot(
         runs=tuple(sorted((_run(one, backlog.at, by_run.get(one.run)) for one in runs), key=_by_risk)),
         budgets=tuple(_budgets(config, standing, views)),
         workers=tuple(one for one in read.workers if not lanes or set(lanes) & set(one.lanes)),
+        complete=backlog.complete,
         ledger=ledger,
         broker=broker,
     )
