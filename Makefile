@@ -16,7 +16,7 @@ export PYTHONPATH := $(CURDIR)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv servers clients demo demo-digest demo-import demo-reminders test test-brokers test-systemd check lint format types soak bench bench-forecast bench-forecast-real bench-pacing bench-proof bench-redrive bench-telemetry drill lock clean
+.PHONY: help venv servers clients demo demo-digest demo-import demo-reminders test test-brokers test-systemd check lint format types soak bench bench-forecast bench-forecast-real bench-pacing bench-proof bench-redrive bench-telemetry bench-drains drill lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -117,6 +117,9 @@ bench-redrive: servers ## Measure what of its rate live work keeps beside a redr
 
 bench-telemetry: servers ## Measure what telemetry costs, and a collector that is killed or hangs; ARGS="--help" lists the choices
 	@$(BIN)/python -m bench.telemetry $(ARGS)
+
+bench-drains: servers ## Stop daemons at random moments under load and account for every job; ARGS="--help" lists the choices
+	@$(BIN)/python -m bench.drains $(ARGS)
 
 drill: servers ## Raise one fault after the other under load and account for every job; ARGS="--help" lists them
 	@$(BIN)/python -m bench.faults $(ARGS)

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -21,7 +22,7 @@ from acklast_topology.declare import apply
 from acklast_topology.plan import plan_for
 from bench import ledgers
 from bench.children import Child
-from bench.contenders.drill_lane import EFFECTS, LANE
+from bench.contenders.drill_lane import EFFECTS, LANE, job
 from bench.drill_account import Account, account, effects_of, felt_at, lines_of
 from bench.drill_load import Load
 from bench.fault_kinds.base import BROKER, LEDGER, NAMES, Fault, Scene
@@ -174,7 +175,7 @@ def _effects(scene: Scene) -> Path:
 
 
 async def _under_load(scene: Scene, fault: Fault, terms: Terms, say: Progress) -> Account:
-    load = Load(fault.publisher_urls(), scene.vhost, terms.per_s, scene.publishing)
+    load = Load(fault.publisher_urls(), partial(job, scene.vhost), terms.per_s, scene.publishing)
     done = _Done(_effects(scene), load)
     scene.is_done, scene.burst = done.all, load.burst
     ended = asyncio.Event()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from acklast_topology.publish import Job, Publisher, Status
-from bench.contenders.drill_lane import LANE, TYPE
 
 _AGAIN_S: Final = 0.2
 _TIMEOUT_S: Final = 5.0
@@ -18,9 +17,12 @@ _IN_FLIGHT: Final = 512
 class Load:
     """Publishes ``per_s`` jobs a second while ``publishing`` is set. ``confirmed`` has the keys and when."""
 
-    def __init__(self, urls: Sequence[str], run: str, per_s: int, publishing: asyncio.Event) -> None:
+    def __init__(
+        self, urls: Sequence[str], job: Callable[[int], Job], per_s: int, publishing: asyncio.Event
+    ) -> None:
+        """``job`` makes the job of a number."""
         self._urls = urls
-        self._run = run
+        self._job = job
         self._per_s = per_s
         self._publishing = publishing
         self.confirmed: dict[str, float] = {}
@@ -52,9 +54,8 @@ class Load:
             await asyncio.gather(*(self._insist(publisher, number) for number in numbers))
 
     async def _insist(self, publisher: Publisher, number: int) -> None:
-        key = f"{self._run}:{number:06d}"
-        job = Job.json(LANE, key, {"number": number}, type=TYPE, run=self._run)
+        job = self._job(number)
         while (await publisher.publish(job)).status is not Status.CONFIRMED:
             self.repeats += 1
             await asyncio.sleep(_AGAIN_S)
-        self.confirmed[key] = time.time()
+        self.confirmed[job.key] = time.time()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from acklast import App, Context, Transient
+from acklast_topology.publish import Job
 
 LANE: Final = "drill"
 TYPE: Final = "drill.v1"
@@ -19,6 +20,11 @@ RETRIED: Final = 10
 """One job in so many is tried again once: it goes out by the publishing connection, and comes back."""
 
 app = App()
+
+
+def job(run: str, number: int) -> Job:
+    """The job of this number."""
+    return Job.json(LANE, f"{run}:{number:06d}", {"number": number}, type=TYPE, run=run)
 
 
 @dataclass(slots=True)

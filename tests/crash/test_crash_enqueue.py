@@ -14,9 +14,9 @@ import pytest
 
 from acklast.errors import Exit
 from acklast.ledger.api import RunView, State
+from dev.forker import forker
 from harness import Broker, eventually
 from harness.daemon import PYTHON_PATH
-from harness.forker import forker
 from harness.scripted import LANE, TYPE
 from harness.site import Site, site
 

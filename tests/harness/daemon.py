@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from harness.forker import forker
+from dev.forker import forker
 from harness.waiting import eventually
 
 _ROOT = Path(__file__).parents[2]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from acklast.errors import Exit
+from dev.forker import Forked, Forker
 from harness import until
-from harness.forker import Forked, Forker
 
 ROOT = Path(__file__).parents[2]
 WAITS = """

@@ -5,7 +5,7 @@ and they start some hundreds. So one process imports it and does nothing else; e
 with an environment, a directory and a log of its own, and from there on runs the command as a new process
 would. Tests of how a daemon starts and ends start the command itself: ``Daemon(..., fresh=True)``.
 
-As a program it is that one process: ``python -m harness.forker DESCRIPTOR``. It ends, and kills its daemons,
+As a program it is that one process: ``python -m dev.forker DESCRIPTOR``. It ends, and kills its daemons,
 when the other end of the socket closes.
 """
 
@@ -82,7 +82,7 @@ class Forker:
         self._channel, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with other:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "harness.forker", str(other.fileno())],
+                [sys.executable, "-m", "dev.forker", str(other.fileno())],
                 env={**os.environ, "PYTHONPATH": python_path},
                 stdin=subprocess.DEVNULL,
                 pass_fds=[other.fileno()],
