@@ -50,19 +50,38 @@ async def unless_stopped(stop: Stop, work: Coroutine[Any, Any, T]) -> T:
         await asyncio.gather(doing, asked, return_exceptions=True)
 
 
+class _Ended(KeyboardInterrupt):
+    """SIGTERM came before anything was begun. Of this kind, as an event loop lets it through, and whoever
+    imports handler modules does not take it for theirs.
+    """
+
+
+def _end(*_: object) -> None:
+    raise _Ended
+
+
 @contextmanager
-def hangups_kept() -> Iterator[None]:
-    """From the first moment of a command to its last SIGHUP ends nothing: it is kept until it is heeded."""
+def early_signals() -> Iterator[None]:
+    """From the first moment of a command to its last SIGHUP ends nothing: it is kept until it is heeded.
+
+    SIGTERM ends the command at once and in good order, as long as there is nothing to drain. Left to itself
+    it would not do so for the first process of a container, which the kernel spares.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield  # no command of its own: signals are the main thread's
         return
     _EARLY.clear()
     # A function and not SIG_IGN, which every program that a handler starts would inherit.
     before = signal.signal(signal.SIGHUP, lambda *_: _EARLY.set())
+    before_term = signal.signal(signal.SIGTERM, _end)
     try:
         yield
+    except _Ended:
+        return  # the command's answer is then that all is well
     finally:
         signal.signal(signal.SIGHUP, before)
+        if signal.getsignal(signal.SIGTERM) is _end:
+            signal.signal(signal.SIGTERM, before_term)
 
 
 @contextmanager
@@ -91,7 +110,7 @@ def stop_signals(emitter: Emitter, *, reloads: bool = False) -> Iterator[Stop]:
             why = "it is ending" if stop.asked.is_set() else "only a restart has this command read it again"
             emitter.notice("config.reload_ignored", "warning", why=why)
 
-    before = signal.getsignal(signal.SIGHUP)
+    before, before_term = signal.getsignal(signal.SIGHUP), signal.getsignal(signal.SIGTERM)
     loop.add_signal_handler(signal.SIGTERM, on_term)
     loop.add_signal_handler(signal.SIGINT, on_int)
     loop.add_signal_handler(signal.SIGHUP, on_hup)
@@ -101,7 +120,21 @@ def stop_signals(emitter: Emitter, *, reloads: bool = False) -> Iterator[Stop]:
     try:
         yield stop
     finally:
-        loop.remove_signal_handler(signal.SIGTERM)
+        with _held_back(signal.SIGTERM):
+            loop.remove_signal_handler(signal.SIGTERM)
+            # One more changes nothing either, up to the last line and the exit code: Python takes functions
+            # away before its end, and no handler starts a program any more that would inherit this.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN if stop.asked.is_set() else before_term)
         loop.remove_signal_handler(signal.SIGINT)
         loop.remove_signal_handler(signal.SIGHUP)
         signal.signal(signal.SIGHUP, before)
+
+
+@contextmanager
+def _held_back(number: signal.Signals) -> Iterator[None]:
+    """Let a signal come in once this is over."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})

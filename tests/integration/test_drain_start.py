@@ -99,6 +99,34 @@ def _says_so(daemon: Daemon) -> None:
     assert not daemon.said("daemon.ready") or last["completed"] + last["given_back"] <= 1
 
 
+IMPORTS = """
+import pathlib, signal
+from acklast import App
+pathlib.Path("importing").touch()
+signal.pause()
+app = App()
+"""
+
+
+async def test_a_stop_before_it_has_read_its_handlers(new_site: NewSite) -> None:
+    async with new_site(app="handlers_of_mine:app") as place:
+        (place.directory / "handlers_of_mine.py").write_text(IMPORTS)
+        with place.daemon() as daemon:
+            await eventually((place.directory / "importing").exists, 60, "it imports its handlers")
+            assert await daemon.drained() == Exit.OK
+            assert daemon.text() == ""
+
+
+async def test_a_stop_at_the_very_end_changes_nothing(new_site: NewSite) -> None:
+    async with new_site() as place:
+        with place.daemon() as daemon:
+            await daemon.ready()
+            while daemon.process.poll() is None:
+                daemon.signal(signal.SIGTERM)
+            assert daemon.process.wait() == Exit.OK
+            assert daemon.log()[-1]["event"] == "drain.receipt"
+
+
 async def test_what_is_away_at_the_start_is_an_error_all_the_same(
     new_site: NewSite, broker: Broker, ledger_dsn: str
 ) -> None:

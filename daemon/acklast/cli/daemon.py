@@ -12,7 +12,7 @@ from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.config import Config, LogFormat, load_app, select
 from acklast.errors import Exit
 from acklast.runtime import run as run_daemon
-from acklast.stop import hangups_kept
+from acklast.stop import early_signals
 
 
 def run(
@@ -29,7 +29,7 @@ def run(
 
     The log goes to standard error; --json makes it JSON lines whatever the configuration says.
     """
-    with hangups_kept():
+    with early_signals():
         settings = configured(config, instance)
         application = load_app(settings)
         # From here on a relative path is the same file wherever a handler may go.

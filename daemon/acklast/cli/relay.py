@@ -15,7 +15,7 @@ from acklast.ledger.outbox import Outbox
 from acklast.notify import Notify
 from acklast.probes import Probes
 from acklast.relay import RELAYING, Relay, publisher_of
-from acklast.stop import hangups_kept, stop_signals
+from acklast.stop import early_signals, stop_signals
 from acklast.telemetry import catalogue as of
 from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
@@ -34,7 +34,7 @@ def relay(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
 
     Any number may run. The log goes to standard error; --json makes it JSON lines.
     """
-    with hangups_kept():
+    with early_signals():
         return asyncio.run(_relay(configured(config), as_json))
 
 

@@ -17,7 +17,7 @@ from acklast.errors import ConfigError, Exit
 from acklast.notify import Notify
 from acklast.probes import Probes
 from acklast.schedule.scheduler import Scheduler
-from acklast.stop import hangups_kept, stop_signals
+from acklast.stop import early_signals, stop_signals
 from acklast.telemetry import catalogue as of
 from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
@@ -34,7 +34,7 @@ def scheduler(config: ConfigPath = CONFIG, as_json: Json = False) -> Exit:
 
     Any number may run. The log goes to standard error; --json makes it JSON lines.
     """
-    with hangups_kept():
+    with early_signals():
         settings = configured(config)
         if not settings.schedules:
             raise ConfigError(f"{settings.path} has no schedule", "Add a table [schedules.<name>]")
