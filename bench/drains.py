@@ -34,7 +34,7 @@ from acklast_topology.names import Names
 from acklast_topology.plan import plan_for
 from bench import ledgers, machine
 from bench.command import carry_out
-from bench.contenders.drain_lanes import LANES, NOTES, job
+from bench.contenders.drain_lanes import EFFECT, LANES, NOTES, job
 from bench.drain_account import Drain, Lane, Row, lane_of, notes_of, summary, wrong_with
 from bench.drill_load import Load
 from bench.progress import Progress
@@ -49,8 +49,11 @@ _PATH: Final = (str(_ROOT), os.environ.get("PYTHONPATH"))
 _BUCKETS_S: Final = (1, 5, 30)
 _STARTS_S: Final = 60.0
 _POLL_S: Final = 0.05
-_DRAINED_S: Final = 120.0
-"""How long the last daemon may take to do what is left when the load has ended."""
+_STUCK_S: Final = 60.0
+"""After so long without another effect what is left is lost."""
+_BACKLOG: Final = 500
+"""The load pauses while more than so many jobs wait: a busy machine must not end with hours of work left."""
+_LOOK_S: Final = 0.5
 _RUN: Final = "drains"
 _ALONE: Final = "started again once it has ended"
 _BESIDE: Final = "another one begins meanwhile"
@@ -114,6 +117,11 @@ class Scene:
         """What the handlers write to."""
         return self.directory / "notes.txt"
 
+    def had(self) -> set[str]:
+        """The jobs that have had their effect."""
+        lines = self.notes.read_text().rpartition("\n")[0].splitlines()  # the last one may be on its way
+        return {line.split()[1] for line in lines if line.startswith(f"{EFFECT} ")}
+
     def launch(self, instance: str) -> Running:
         """Start a daemon; it is not up yet."""
         self.starts += 1
@@ -172,11 +180,12 @@ async def _carry_out(scene: Scene, say: Progress) -> dict[str, Lane]:
         findings = await apply(connection, plan_for(Names(), LANES, _BUCKETS_S))
     if bad := [finding for finding in findings if not finding.fit]:
         raise BenchError(f"the topology does not fit: {bad}")
-    load = Load([scene.url], partial(job, _RUN), scene.options.per_s, asyncio.Event())
+    publishing = asyncio.Event()
+    load = Load([scene.url], partial(job, _RUN), scene.options.per_s, publishing)
     daemon = scene.launch("one")
     try:
         await _up(daemon)
-        async with _publishing(load):
+        async with _publishing(scene, load, publishing):
             for number in range(scene.options.drains):
                 daemon = await _one_drain(scene, daemon, number, say)
         await _until_done(scene, load, say)
@@ -187,14 +196,23 @@ async def _carry_out(scene: Scene, say: Progress) -> dict[str, Lane]:
 
 
 @asynccontextmanager
-async def _publishing(load: Load) -> AsyncIterator[None]:
+async def _publishing(scene: Scene, load: Load, on: asyncio.Event) -> AsyncIterator[None]:
     ended = asyncio.Event()
-    publishing = asyncio.create_task(load.publish(ended), name="load")
+    tasks = [asyncio.create_task(load.publish(ended)), asyncio.create_task(_hold_back(scene, load, on))]
     try:
         yield
     finally:
+        tasks[1].cancel()
         ended.set()
-        await publishing
+        on.set()
+        await tasks[0]
+
+
+async def _hold_back(scene: Scene, load: Load, on: asyncio.Event) -> None:
+    """Have the load pause while too many jobs wait."""
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        (on.clear if load.begun - len(scene.had()) > _BACKLOG else on.set)()
 
 
 # --- one drain ----------------------------------------------------------------------------------------
@@ -253,12 +271,11 @@ async def _up(daemon: Running) -> None:
 async def _until_done(scene: Scene, load: Load, say: Progress) -> None:
     """Wait until all that was published has had its effect; what has not by then is lost."""
     say.say("waiting for what is left")
-    until = time.monotonic() + _DRAINED_S
-    while time.monotonic() < until:
-        had = {note.key for note in notes_of(scene.notes.read_text()) if note.what == "effect"}
-        if load.confirmed.keys() <= had:
-            return
-        await asyncio.sleep(0.5)
+    seen, since = 0, time.monotonic()
+    while not load.confirmed.keys() <= (had := scene.had()) and time.monotonic() - since < _STUCK_S:
+        if len(had) > seen:
+            seen, since = len(had), time.monotonic()
+        await asyncio.sleep(_LOOK_S)
 
 
 async def _account(scene: Scene, load: Load) -> dict[str, Lane]:

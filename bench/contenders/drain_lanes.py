@@ -20,8 +20,8 @@ FLAKY: Final = "flaky"
 LANES: Final = (FAST, SLOW, PACED, FLAKY)
 PATTERN: Final = (FAST, PACED, FAST, FLAKY, FAST, PACED, FAST, FLAKY, FAST, SLOW) * 2
 """Which lanes the jobs go to, in turn."""
-SLOW_S: Final = (0.3, 2.0)
-"""How long a slow job takes: below the deadline, and longer than most else in a drain."""
+SLOW_S: Final = (0.3, 1.5)
+"""How long a slow job takes: below the deadline, and longer than all else in a drain."""
 NOTES: Final = "DRAIN_NOTES"
 """The variable that names the file of notes."""
 CALL: Final = "call"
