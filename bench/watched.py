@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -75,7 +76,7 @@ OFF: Final = {"OTEL_SDK_DISABLED": "true"}
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """An end by SIGTERM. ``drain_s`` is what the receipt says, ``exit_s`` when the process was gone."""
+    """An end: from SIGTERM to the drain's receipt, and until the process was gone."""
 
     drain_s: float
     exit_s: float
@@ -121,7 +122,7 @@ class Watched:
         Raises:
             BenchError: it did not end, or without a receipt.
         """
-        began = time.monotonic()
+        began, at = time.monotonic(), datetime.now(UTC)
         self._leaves.touch()
         os.kill(self._child.pid, signal.SIGTERM)
         while not self._child.ended:
@@ -131,7 +132,8 @@ class Watched:
         exit_s = time.monotonic() - began
         for line in reversed(self._child.last_lines(50).splitlines()):
             if '"drain.receipt"' in line:
-                return Ended(float(json.loads(line)["seconds"]), exit_s)
+                ended_at = datetime.fromisoformat(json.loads(line)["timestamp"])
+                return Ended((ended_at - at).total_seconds(), exit_s)
         raise BenchError(f"the daemon said nothing of its drain\n{self._child.last_lines()}")
 
 
