@@ -23,6 +23,19 @@ def test_an_outage_is_said_once_and_its_end_with_what_it_cost() -> None:
     assert exports.dropped == {(Signal.TRACES, FAILED): 30}
 
 
+def test_what_does_not_fit_is_said_once_until_all_fits_again() -> None:
+    said: list[str] = []
+    exports = Exports(lambda name, level="info", **fields: said.append(name))
+    for _ in range(3):
+        exports.drop(Signal.TRACES, FULL)
+        exports.drop(Signal.TRACES, FULL)
+        exports.sent(Signal.TRACES)
+    assert said == ["telemetry.overflows"]
+    exports.sent(Signal.TRACES)
+    exports.drop(Signal.TRACES, FULL)
+    assert said == ["telemetry.overflows"] * 2
+
+
 def test_drops_and_what_waits_are_told_by_signal() -> None:
     exports = Exports()
     exports.drop(Signal.LOGS, FULL, 7)

@@ -27,6 +27,8 @@ class Exports:
         self._lock = threading.Lock()
         self._say = say
         self._failing: dict[Signal, int] = {}
+        self._overflowing: dict[Signal, bool] = {}
+        """Whether more was dropped since the last export."""
         self.dropped: Counter[tuple[Signal, str]] = Counter()
         """Spans, records or metric exports that nobody will see, by signal and why."""
         self.exports: Counter[tuple[Signal, str]] = Counter()
@@ -41,12 +43,19 @@ class Exports:
     def drop(self, signal: Signal, why: str, count: int = 1) -> None:
         with self._lock:
             self.dropped[signal, why] += count
+            first = why == FULL and signal not in self._overflowing
+            if why == FULL:
+                self._overflowing[signal] = True
+        if first and self._say is not None:
+            self._say("telemetry.overflows", "warning", signal=signal.value)
 
     def sent(self, signal: Signal) -> None:
         """An export went well."""
         with self._lock:
             self.exports[signal, "ok"] += 1
             lost = self._failing.pop(signal, None)
+            if self._overflowing.pop(signal, False):
+                self._overflowing[signal] = False  # over only when an export has passed without a drop
         if lost is not None and self._say is not None:
             self._say("telemetry.exporting", signal=signal.value, lost=lost)
 
