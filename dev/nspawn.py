@@ -47,11 +47,13 @@ _MASKED: Final = [
     "NetworkManager-wait-online.service",
 ]
 # Before anything boots the launching shell enters groups of its own. Without that the booted manager would
-# take this machine's other processes into its scope; so where it fails, nothing boots.
+# take this machine's other processes into its scope; so where it fails, nothing boots. The container ends
+# also where the tests are killed outright.
 _LAUNCH: Final = """\
 set -e
 for group in {groups}; do echo $$ > "$group/cgroup.procs"; done
-exec systemd-nspawn --register=no --keep-unit -D {root} -M {name} --console=pipe {options} \
+exec setpriv --pdeathsig TERM \
+    systemd-nspawn --register=no --keep-unit -D {root} -M {name} --console=pipe {options} \
     --boot systemd.unit=basic.target </dev/null >{log} 2>&1
 """
 # The paths of the machine's Python may lie in a home directory, which no sandboxed service sees.
