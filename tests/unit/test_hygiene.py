@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -126,6 +127,8 @@ def test_a_host_installs_the_versions_that_are_tested() -> None:
     assert {"aio-pika", "asyncpg", "hatchling"} <= set(installed)
     assert {name for name, version in installed.items() if tested.get(name) != version} == set()
     assert not {"pytest", "mypy"} & set(installed)
+    about = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["sdist"]
+    assert {"requirements-daemon.lock", "systemd"} <= set(about["include"])  # what the page on installing has
 
 
 @pytest.mark.parametrize("file", ["requirements.lock", "requirements-daemon.lock", "requirements-bench.lock"])
