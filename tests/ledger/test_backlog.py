@@ -68,6 +68,17 @@ async def test_every_state_is_counted_by_run(world: World, ledger: Ledger, sessi
     assert {(one.reason, one.letters) for one in found.dead} == {("refused", 1), ("timeout", 1)}
 
 
+async def test_what_is_left_of_runs_that_are_over_is_told_together(
+    world: World, ledger: Ledger, session: Session
+) -> None:
+    for run in ("r", "s", None):
+        fresh = await started(ledger, session, f"of-{run}", run=run)
+        await record(ledger, session, fresh, Bury("refused"), f"of-{run}")
+    found = await world.backlog()
+    assert depths(found) == {("normal", State.DEAD, None): 3}
+    assert found.runs == ()
+
+
 async def test_a_cancelled_run_is_open_while_a_job_of_it_runs(
     world: World, ledger: Ledger, session: Session
 ) -> None:

@@ -31,7 +31,8 @@ OPEN: Final = frozenset({State.QUEUED, State.WAITING, State.CLAIMED})
 
 @value
 class Depth:
-    """So many jobs of one lane, priority class, state and run. ``run`` is None for jobs of none.
+    """So many jobs of one lane, priority class, state and run. ``run`` is None for jobs of none, and of runs
+    that have nothing to do any more: of those there may be any number.
 
     ``priority`` is ``high``, ``normal`` or ``low``. Jobs that only the broker knows are in none.
     """
@@ -184,9 +185,13 @@ select 'at' as what, null::text as lane, null::text as priority, null::text as r
        0::bigint as d, 0::bigint as e, 0::bigint as f, 0::bigint as g
 from t left join level l on true group by t.now
 union all
-select 'level', lane, priority, nullif(run, ''), null, null, null, queued, waiting, claimed, unresolved, dead,
-       done, cancelled
-from level
+select 'level', l.lane, l.priority, l.run, null, null, null, l.queued, l.waiting, l.claimed, l.unresolved,
+       l.dead, l.done, l.cancelled
+from level l join open_runs o on o.run = l.run
+union all
+select 'level', lane, priority, null, null, null, null, sum(queued)::bigint, sum(waiting)::bigint,
+       sum(claimed)::bigint, sum(unresolved)::bigint, sum(dead)::bigint, 0, 0
+from level l where not exists (select from open_runs o where o.run = l.run) group by lane, priority
 union all
 select 'oldest', lane, priority, null, null, min(due), null, 0, 0, 0, 0, 0, 0, 0
 from (select s.lane, s.priority, s.due

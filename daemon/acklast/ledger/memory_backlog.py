@@ -40,8 +40,9 @@ def backlog_in(rows: Rows, now: datetime) -> Backlog:
 
 
 def _depths(rows: Rows) -> list[Depth]:
+    going_on = {job.run for job in rows.jobs.values() if job.state in OPEN}
     counts = Counter(
-        (lane, priority_class(job.priority), job.state, job.run)
+        (lane, priority_class(job.priority), job.state, job.run if job.run in going_on else None)
         for (lane, _), job in rows.jobs.items()
         if job.state in DEPTHS
     )
