@@ -270,6 +270,8 @@ class Fleet:
             paused=None if paused is None else Hold("paused", paused),
             quiet=None if quiet is None else Hold("asked for quiet", quiet),
             configured_slots=int(lane.plan.slots(0.0)),
+            retry_s=lane.plan.retry_s,
+            retry_cap_s=300.0,
         )
 
     def _minutes(self, lane: _Lane) -> list[Minute]:

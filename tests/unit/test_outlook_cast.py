@@ -129,12 +129,18 @@ def test_what_has_stood_still_may_do_so_for_as_long_again() -> None:
 
 
 def test_retries_come_on_top_at_the_end() -> None:
-    failing = lane(minutes=[Minute(120, 180)] * 10)
-    few = finish_of(facts({"a": failing}, Open("a", "r", 1200, waiting=60)))
-    none = finish_of(facts({"a": lane()}, Open("a", "r", 1200, waiting=60)))
-    assert few.likely_s is not None
-    assert none.likely_s is not None
-    assert few.likely_s > none.likely_s + 30
+    failing = lane(minutes=[Minute(120, 240)] * 10, retry_s=8.0)
+    some = finish_of(facts({"a": failing}, Open("a", "r", 1200, waiting=63)))
+    assert some.likely_s is not None
+    # Half of all attempts fail, so of 64 jobs one fails six times: 8 + 16 + ... + 256 s.
+    assert some.likely_s > 600 + 504
+
+
+def test_a_retry_that_waits_in_the_queue_is_no_longer_a_wait_for_that() -> None:
+    failing = lane(minutes=[Minute(120, 132)] * 10)
+    found = finish_of(facts({"a": failing}, Open("a", "r", 1200, waiting=100)))
+    assert found.likely_s is not None
+    assert found.likely_s < 615
 
 
 def test_a_run_of_two_lanes_is_finished_with_the_last_of_them() -> None:

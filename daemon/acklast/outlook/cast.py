@@ -24,6 +24,8 @@ _STALL: Final = 9.0
 
 _ROUNDS: Final = 7.0
 """No job fails more often than that before it is over, or hardly any."""
+_RETRIES: Final = 1.02
+"""So many starts for each job, and retries are worth a thought."""
 
 
 class Basis(StrEnum):
@@ -224,23 +226,25 @@ def _spread(known: Pace | None, work_s: float, rules: Rules) -> float:
 def _tail_s(lane: _Lane, open_: Sequence[Open]) -> float:
     """What comes after the flow: the last handlers, and the last retries' waits.
 
-    How long a retry waits follows from how many wait and how many come a second.
+    These are of the lane's rules, and not measured: what waits is mostly due and behind others in the queue.
     """
     tail_s = handler_time_s(lane.facts) or 0.0
     known = lane.pace
-    waiting = sum(one.waiting for one in open_)
-    if known is None or known.starts_per_job < 1.02 or not waiting:
+    if known is None or known.starts_per_job < _RETRIES:
         return tail_s
-    fails = min(0.45, 1 - 1 / known.starts_per_job)
-    waits_s = waiting / (known.per_s * (known.starts_per_job - 1))
-    # Each wait is twice the one before: of these the mean is so much more than the first.
-    first_s = waits_s * (1 - 2 * fails) / (1 - fails)
-    jobs, last_s, late = sum(one.jobs for one in open_), 0.0, float(waiting)
+    fails = min(0.9, 1 - 1 / known.starts_per_job)
+    jobs, last_s = sum(one.jobs for one in open_), 0.0
+    late = float(sum(one.waiting + one.in_flight for one in open_))
     for _ in range(3):  # the last to end is one of all those that began while it waited
-        rounds = min(_ROUNDS, log(1 + late) / log(1 / fails))
-        last_s = first_s * (2**rounds - 1)
+        last_s = _retries_s(lane.facts, min(_ROUNDS, log(1 + late) / log(1 / fails)))
         late = max(late, min(jobs, known.per_s * last_s))
     return tail_s + last_s
+
+
+def _retries_s(lane: LaneFacts, rounds: float) -> float:
+    """What so many retries in a row wait: each twice as long as the one before."""
+    waits = [min(lane.retry_cap_s, lane.retry_s * 2.0**number) for number in range(int(rounds) + 1)]
+    return sum(waits[:-1]) + waits[-1] * (rounds - int(rounds))
 
 
 # --- prospects --------------------------------------------------------------------------------------------

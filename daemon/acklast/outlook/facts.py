@@ -63,7 +63,8 @@ class LaneFacts:
 
     ``minutes`` are the last ones, the newest first, without those before the first that is known.
     ``busy_s``: for how long something has been there to be started, at least. ``configured_slots`` are those
-    of the daemons that live, before what an operator lowered.
+    of the daemons that live, before what an operator lowered. ``retry_s``: what a job's first retry waits, in
+    the mean; the next ones twice as long each, up to ``retry_cap_s``.
     """
 
     budget: str | None = None
@@ -77,6 +78,8 @@ class LaneFacts:
     quiet: Hold | None = None
     """By the downstream."""
     configured_slots: int = 0
+    retry_s: float = 1.0
+    retry_cap_s: float = 1800.0
 
     @property
     def slots(self) -> int:

@@ -17,7 +17,9 @@ from acklast.ledger.standing import DaemonView, Pause, Standing, read_standing
 from acklast.outlook.cast import Outlook, outlook
 from acklast.outlook.facts import Daemon, Facts, Hold, LaneFacts, Minute, Open
 from acklast.pacing.controls import Controls
+from acklast.policy import Policy
 
+_POLICY: Final = Policy()
 _MINUTE: Final = timedelta(minutes=1)
 _EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -133,6 +135,8 @@ def _lane(config: Config, lane: str, backlog: Backlog, standing: Standing, contr
         paused=None if paused is None else Hold(_said(paused), paused.left_s),
         quiet=_quiet(quiet, backlog.at) if quiet is not None else None,
         configured_slots=max(slots, settings.concurrency * len(live)) if settings else slots,
+        retry_s=(settings.backoff_base_s if settings else _POLICY.backoff_base_s) / 2,  # jitter halves it
+        retry_cap_s=(settings.backoff_cap_s if settings else _POLICY.backoff_cap_s) / 2,
     )
 
 
