@@ -63,7 +63,7 @@ def spans_of(event: Settled, trace: Trace, names: Names, clock: Clock) -> list[S
 class _Made:
     """Makes the spans of one delivery."""
 
-    __slots__ = ("_at", "_event", "_job", "_names", "_ns", "_trace", "_under")
+    __slots__ = ("_at", "_event", "_job", "_names", "_ns", "_queue", "_state", "_trace", "_under")
 
     def __init__(self, event: Settled, trace: Trace, names: Names, clock: Clock) -> None:
         self._event = event
@@ -74,6 +74,8 @@ class _Made:
         self._under = trace.span_id if trace.began is not None else None
         """Where there was a handler, what follows from it is under its span."""
         self._job = _of_message(event, trace)
+        self._queue = names.work.format(lane=event.lane)
+        self._state = text_of(trace.raw.headers, TRACESTATE)
 
     def receive(self) -> Span:
         event = self._event
@@ -101,7 +103,6 @@ class _Made:
     def send(self, one: Send) -> Span:
         trace = self._trace
         parent = self._under or (trace.parent.span_id if trace.parent else None)
-        state = text_of(trace.raw.headers, TRACESTATE)
         return _send(
             one,
             trace.trace_id,
@@ -111,7 +112,7 @@ class _Made:
             self._event.lane,
             remote=self._under is None,
             link=trace.parent,
-            tracestate=state,
+            tracestate=self._state,
             key=self._event.key,
         )
 
@@ -137,7 +138,7 @@ class _Made:
             (),
             tuple(said),
             one.error,
-            tracestate=text_of(self._trace.raw.headers, TRACESTATE),
+            tracestate=self._state,
         )
 
     def _span(
@@ -156,8 +157,7 @@ class _Made:
         trace, event = self._trace, self._event
         parent = under or (trace.parent.span_id if trace.parent else None)
         told = _OPERATIONS.get(event.disposition, "ack") if operation == "settle" else operation
-        queue = self._names.work.format(lane=event.lane)
-        raw = trace.raw
+        queue, raw = self._queue, trace.raw
         return Span(
             f"{told} {queue}",
             kind,
@@ -171,7 +171,7 @@ class _Made:
             attributes,
             error,
             link,
-            text_of(raw.headers, TRACESTATE),
+            self._state,
         )
 
 
