@@ -114,7 +114,6 @@ def perform(show: Show) -> Evidence:
             daemon.says("daemon.ready")
             began = time.monotonic()
             show.say(f"the digest's run: {stands(show, run)}")
-            show.say(f"forecast: {expected(show, run)}")
             wait_for("every job is done", lambda: not show.open_jobs())
             redriven = mend_and_redrive(show, run)
             show.say(f"all is sent after {time.monotonic() - began:.1f} s: SIGTERM")
@@ -175,17 +174,6 @@ def stands(show: Show, run: str) -> str:
     shown = show.commands.run("runs", "show", run, accept=(0, 4))[0]
     counts = ", ".join(f"{count} {state}" for state, count in shown["counts"].items() if count)
     return f"{counts}; to be finished by {shown['deadline']}"
-
-
-def expected(show: Show, run: str) -> str:
-    """When a run is finished, as ``acklast forecast`` says it a moment after its beginning."""
-    found = show.commands.run("forecast", "--run", run, accept=(0, 7, 8))[0]["runs"]
-    if not found:
-        return "it is done already"
-    [one] = found
-    when = "nobody can tell yet" if one["finish_s"] is None else f"in {one['finish_s']:.0f} s"
-    band = "" if one["latest_s"] is None else f" ({one['earliest_s']:.0f} to {one['latest_s']:.0f})"
-    return f"finished {when}{band}, its deadline {one['meets']}; bound by {one['constraint']}: {one['says']}"
 
 
 def evidence(
