@@ -32,7 +32,7 @@ begin
     foreach name in array array['jobs', 'attempts', 'dead_letters', 'runs', 'workers', 'audit', 'run_tallies',
                                 'settlements', 'custody', 'outbox', 'cancelled_runs', 'dead_counts',
                                 'redrive_letters', 'redrives', 'reconciliations', 'job_counts',
-                                'job_dues', 'job_counts_over'] loop
+                                'job_dues', 'job_counts_over', 'lane_reports'] loop
         continue when pg_relation_size(('acklast.' || name)::regclass) = 0;
         if name = 'audit' then
             alter table acklast.audit disable trigger audit_stays;
