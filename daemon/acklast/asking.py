@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from acklast import faults
 from acklast.chores import Chore
@@ -129,7 +129,7 @@ class Asking(Chore):
                 elif (answer := await self._found(lane, session, entry, subject)) is None:
                     await lane.insist(self._questions.release, question)
                 else:
-                    await self._record(lane, question, answer)
+                    await self._record(lane, question, subject, answer)
         finally:
             self._questions.done_with(question)
             self._busy.discard(task)
@@ -139,18 +139,17 @@ class Asking(Chore):
             return await find_out(lane, session, entry, subject)
         except Exception as defect:
             # Left as it is it would be asked again and again.
-            key = subject.letter.entry.key
-            self._emitter.notice("asking.defect", "error", lane=lane.name, key=key, exc_info=defect)
+            self._emitter.notice("asking.defect", "error", lane=lane.name, **_told(subject), exc_info=defect)
             return Answer(Found.UNKNOWN, Effect.UNRESOLVED, subject.now, subject.now, code="defect")
 
-    async def _record(self, lane: Lane, question: Question, answer: Answer) -> None:
+    async def _record(self, lane: Lane, question: Question, subject: Subject, answer: Answer) -> None:
         try:
             in_time = await lane.insist(self._questions.answer, question, answer)
         except Abandoned:
             raise
         except Exception as refusal:
             self._emitter.notice(
-                "record.refused", "error", lane=lane.name, key=question.key, exc_info=refusal
+                "record.refused", "error", lane=lane.name, **_told(subject), exc_info=refusal
             )
             answer = replace(
                 answer,
@@ -167,9 +166,22 @@ class Asking(Chore):
         self._emitter.notice(
             "reconcile.found",
             lane=lane.name,
-            key=question.key,
+            **_told(subject),
             letter=question.letter,
             found=answer.found.value,
             code=answer.code or None,
             effect=(answer.effect if in_time else Effect.SUPERSEDED).value,
         )
+
+
+def _told(subject: Subject) -> dict[str, Any]:
+    """What a log line says of the job that is asked about, besides its lane: what of this is known."""
+    entry = subject.letter.entry
+    said = {
+        "key": entry.key,
+        "run": entry.run,
+        "attempt": subject.attempts,
+        "fence": subject.fence,
+        "trace_id": entry.trace_id,
+    }
+    return {name: value for name, value in said.items() if value is not None}

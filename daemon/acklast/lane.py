@@ -115,5 +115,5 @@ class Lane:
         if not isinstance(error, Locked):
             self.watch.missed(self.name, error)
         elif tries == 0:
-            self.emitter.notice("job.locked", "warning", lane=self.name, error=error.what)
+            self.emitter.notice("job.locked", "warning", lane=self.name, key=error.key, error=error.what)
         await asyncio.sleep(_LEDGER_RETRY_S[min(tries, len(_LEDGER_RETRY_S) - 1)])

@@ -70,6 +70,7 @@ async def test_what_is_found_becomes_of_the_job(
             assert counts == {"asked": 7, "done": 2, "retry": 1, "dead": 1, "unresolved": 3, "open": 0}
             said = daemon.said("reconcile.found")
             assert {line["key"]: line["effect"] for line in said}["late"] == "dead"
+            assert all(line["run"] == RUN and line["fence"] > 0 and line["attempt"] >= 1 for line in said)
             assert "secret" not in daemon.text()
             await place.reaches("not", State.DONE)
             assert len(place.log.effects("not")) == 1

@@ -23,7 +23,7 @@ from acklast.ledger.api import Claim, Claimed, Fresh, Record, Recorded
 from acklast.ledger.changes import Change
 from acklast.ledger.connect import Unsent
 from acklast.ledger.notes import Claims, Notes, Place
-from acklast.ledger.refusals import ledger_closed, locked
+from acklast.ledger.refusals import Locked, ledger_closed
 from acklast.progress import Part, Round
 
 _log = logging.getLogger(__name__)
@@ -299,7 +299,7 @@ class Batcher:
         if item.asked == 1:
             item.since = monotonic()
         if monotonic() - item.since > ASK_AGAIN_S and item.future is not None:
-            item.resolve(locked(*item.place))
+            item.resolve(Locked(*item.place))
             return
         self._delayed.add(item)
         asyncio.get_running_loop().call_later(again_after_s(item.asked), self._requeue, item)

@@ -24,8 +24,8 @@ def ledger_closed() -> LedgerUnavailable:
 class Locked(LedgerUnavailable):
     """One job is locked by another transaction. The ledger itself answers."""
 
-
-def locked(lane: str, key: str) -> LedgerUnavailable:
-    return Locked(
-        f"another transaction keeps job {lane}/{key} locked", "Find it in pg_stat_activity and end it"
-    )
+    def __init__(self, lane: str, key: str) -> None:
+        super().__init__(
+            f"another transaction keeps job {lane}/{key} locked", "Find it in pg_stat_activity and end it"
+        )
+        self.key = key
