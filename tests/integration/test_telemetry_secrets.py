@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Final, TypeAlias
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -44,9 +45,12 @@ def test_what_is_looked_for_is_found_where_it_is() -> None:
 
 
 async def test_an_http_lane_tells_nothing_of_what_it_sends_and_gets(
-    new_site: NewSite, otelcol: Collector
+    new_site: NewSite, otelcol: Collector, ledger_dsn: str
 ) -> None:
-    """Payload and headers, the URL's path and query, the templates' secrets; the answer's body and header."""
+    """Payload and headers, the URL's path and query, the templates' secrets; the answer's body and header.
+
+    And the passwords of broker and ledger, which the daemon has all the time.
+    """
     answer = says(500, PLANTED["body"], X_Answer=PLANTED["answer"])
     async with downstream(answer) as api:
         http = (
@@ -71,12 +75,16 @@ async def test_an_http_lane_tells_nothing_of_what_it_sends_and_gets(
                 assert await daemon.drained() == Exit.OK
         assert len(api.calls) == 2
         assert PLANTED["payload"] in api.calls[0].target, "it was there to be told"
+        passwords = [urlsplit(url).password for url in (place.broker_url, ledger_dsn)]
     exported = otelcol.text()
     assert "job.settled" in exported
     assert "process acklast.v1" in exported
     assert found_in(daemon.text()) == set()
     assert found_in(exported) == set()
     assert found_in(metrics) == set()
+    for password in passwords:
+        assert password
+        assert password not in daemon.text() + exported + metrics
 
 
 async def test_a_handlers_exception_and_a_collector_that_refuses_tell_nothing(new_site: NewSite) -> None:
