@@ -114,6 +114,7 @@ def perform(show: Show) -> Evidence:
             daemon.says("daemon.ready")
             began = time.monotonic()
             show.say(f"the digest's run: {stands(show, run)}")
+            show.say(f"when it is finished, by `acklast forecast`:\n{forecast(show, run)}")
             wait_for("every job is done", lambda: not show.open_jobs())
             redriven = mend_and_redrive(show, run)
             show.say(f"all is sent after {time.monotonic() - began:.1f} s: SIGTERM")
@@ -174,6 +175,24 @@ def stands(show: Show, run: str) -> str:
     shown = show.commands.run("runs", "show", run, accept=(0, 4))[0]
     counts = ", ".join(f"{count} {state}" for state, count in shown["counts"].items() if count)
     return f"{counts}; to be finished by {shown['deadline']}"
+
+
+def forecast(show: Show, run: str) -> str:
+    """When a run is finished, and what holds its lane back, as ``acklast forecast`` says it."""
+    [found] = show.commands.run("forecast", "--run", run, accept=(0, 7, 8))
+    rows = [f"  {'':24}{'open':>6}  {'finished in':>11}  {'4 of 5 times':>13}  bound by"]
+    rows += [_forecast_row(one) for one in (*found["lanes"], *found["runs"])]
+    return "\n".join([*rows, *(f"  {one['lane']}: {one['says']}" for one in found["lanes"])])
+
+
+def _forecast_row(one: Mapping[str, Any]) -> str:
+    name = one.get("run") or f"lane {one['lane']}"
+    finish, band = _seconds(one["finish_s"]), f"{_seconds(one['earliest_s'])} to {_seconds(one['latest_s'])}"
+    return f"  {name:24}{one['jobs']:>6,}  {finish:>11}  {band:>13}  {one['constraint']}"
+
+
+def _seconds(seconds: float | None) -> str:
+    return "?" if seconds is None else f"{seconds:.0f} s"
 
 
 def evidence(
