@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -43,12 +43,12 @@ class Sampled:
     """What else was reckoned from the same."""
 
 
-def samples_of(found: Sampled, lanes: Iterable[str], now: float) -> Iterator[Sample]:
+def samples_of(found: Sampled, lanes: Collection[str], now: float) -> Iterator[Sample]:
     """All of it. ``lanes`` are ours: they have zeros where nothing is."""
     yield Sample(of.SAMPLE_AGE, (), round(now - found.at, 3))
     yield Sample(of.SAMPLE_DURATION, (), round(found.took_s, 6))
     backlog = found.backlog
-    for (lane, reason), letters in _bounded(backlog).items():
+    for (lane, reason), letters in _bounded(backlog, lanes).items():
         yield Sample(of.DEAD_LETTERS, (lane, reason), letters)
     for one in backlog.workers:
         yield Sample(of.WORKERS, (one.lane, one.state), one.workers)
@@ -95,11 +95,17 @@ def _runs(backlog: Backlog) -> Iterator[Sample]:
         yield Sample(of.RUNS, (status.value,), statuses[status])
 
 
-def _bounded(backlog: Backlog) -> Counter[tuple[str, str]]:
-    """The commonest reasons of each lane, and the others as one."""
+def _bounded(backlog: Backlog, lanes: Iterable[str]) -> Counter[tuple[str, str]]:
+    """The commonest reasons of each lane, and the others as one.
+
+    The lane of a message that reached none is what its publisher made up: those have no lane, or anybody who
+    may publish could make any number of series.
+    """
+    known = {*lanes, *(one.lane for one in backlog.depths), *(one.lane for one in backlog.workers)}
     found, told = Counter[tuple[str, str]](), Counter[str]()
     for one in sorted(backlog.dead, key=lambda dead: -dead.letters):
-        reason = one.reason if told[one.lane] < MOST else OTHER
-        found[one.lane, reason] += one.letters
-        told[one.lane] += 1
+        lane = one.lane if one.lane in known else ""
+        reason = one.reason if (lane, one.reason) in found or told[lane] < MOST else OTHER
+        told[lane] += (lane, reason) not in found
+        found[lane, reason] += one.letters
     return found

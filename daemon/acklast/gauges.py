@@ -71,7 +71,9 @@ class Gauges:
         yield Sample(of.LEASE_LEFT, (), self.lease.left_s)
         yield Sample(of.LEDGER_REACHABLE, (), int(not self.watch.away))
         for role, link in self.links.items():
-            yield Sample(of.BROKER_CONNECTED, (role,), int(link.connected))
+            # One that is not there and that nothing needs now is no trouble: an alert goes by 0.
+            if role == "consumer" or link.connected or link.why:
+                yield Sample(of.BROKER_CONNECTED, (role,), int(link.connected))
 
 
 def drain_samples(left: Left | None) -> Iterable[Sample]:

@@ -76,6 +76,22 @@ def test_the_rarest_reasons_are_one() -> None:
     assert letters["a", OTHER] == 1 + 2
 
 
+def test_a_lane_that_a_publisher_made_up_has_no_series_of_its_own() -> None:
+    dead = (
+        *(Dead(f"lane{number}", "unrouted", 1) for number in range(100)),
+        *(Dead(f"more{number}", f"reason_{number}", 1) for number in range(MOST + 10)),
+        Dead("a", "refused", 2),
+        Dead("b", "refused", 3),
+    )
+    workers = (Working("b", "open", 1),)
+    series = told(replace(FOUND, backlog=Backlog(NOW, dead=dead, workers=workers)))
+    letters = {labels: value for (metric, labels), value in series.items() if metric is of.DEAD_LETTERS}
+    assert (letters["", "unrouted"], letters["a", "refused"], letters["b", "refused"]) == (100, 2, 3)
+    assert {lane for lane, _ in letters} == {"", "a", "b"}
+    assert len(letters) <= MOST + 1 + 2
+    assert sum(letters.values()) == 100 + MOST + 10 + 5
+
+
 def test_runs_workers_and_redrives_are_told_by_how_they_stand() -> None:
     counts = {State.QUEUED: 1}
     backlog = Backlog(

@@ -202,3 +202,15 @@ async def test_a_loop_that_is_gone_ends_nothing_but_its_answers() -> None:
     one.made.start(gone)
     await one.made.close()
     assert len(one.collector.got) == 1
+
+
+async def test_an_exporter_that_cannot_be_made_is_counted_as_a_failure() -> None:
+    def broken() -> Any:
+        raise RuntimeError("no such plugin")
+
+    exports = Exports()
+    exporting = MetricsExport(Registry().snapshot, broken, exports, every_s=60.0)
+    exporting.start(asyncio.get_running_loop())
+    await eventually(lambda: exports.failing(Signal.METRICS))
+    assert exports.exports[Signal.METRICS, "failed"] == 1
+    await exporting.close()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from acklast.errors import ConfigError
+from acklast.telemetry.credentials import check_files
 from acklast.telemetry.variables import Batching, Exporter, Exporting, Sampling, Signal, exporting_of
 
 HOST = "http://collector"
@@ -105,11 +108,13 @@ def test_the_rest_is_read_as_the_specification_has_it() -> None:
         ("OTEL_TRACES_EXPORTER", "zipkin", "otlp, console, none"),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "grpc, http/protobuf"),
         ("OTEL_EXPORTER_OTLP_COMPRESSION", "brotli", "none, gzip"),
-        ("OTEL_EXPORTER_OTLP_TIMEOUT", "10", "100 or more"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "10", "from 100 to 86400000"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "inf", "of milliseconds"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "1e13", "from 1 to 86400000"),
         ("OTEL_TRACES_SAMPLER", "sometimes", "parentbased_traceidratio"),
-        ("OTEL_BSP_MAX_QUEUE_SIZE", "0", "1 or more"),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "0", "from 1 to 1000000"),
         ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4096", "from 1 to 2048"),
-        ("OTEL_METRIC_EXPORT_INTERVAL", "soon", "1 or more"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "soon", "from 1 to 86400000"),
         ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "sum", "cumulative, delta, lowmemory"),
         ("OTEL_RESOURCE_ATTRIBUTES", "team", "KEY=VALUE"),
         ("OTEL_SDK_DISABLED", "yes", "true, false"),
@@ -128,7 +133,9 @@ def test_the_ratio_is_between_none_and_all() -> None:
         exporting_of(env)
 
 
-@pytest.mark.parametrize("value", ["ftp://u:hidden@h:1", "http://u:hidden@h:notaport", "http://u:hidden@"])
+@pytest.mark.parametrize(
+    "value", ["ftp://u:hidden@h:1", "http://u:hidden@h:notaport", "http://u:hidden@", "http://u:hidden@a b"]
+)
 def test_a_url_and_a_header_are_never_shown(value: str) -> None:
     with pytest.raises(ConfigError) as stopped:
         exporting_of({ENDPOINT: value})
@@ -136,3 +143,26 @@ def test_a_url_and_a_header_are_never_shown(value: str) -> None:
     with pytest.raises(ConfigError) as stopped:
         exporting_of({ENDPOINT: HOST, "OTEL_EXPORTER_OTLP_HEADERS": "hidden"})
     assert "hidden" not in str(stopped.value)
+
+
+def test_headers_have_small_names_as_grpc_needs_them() -> None:
+    env = {ENDPOINT: HOST, "OTEL_EXPORTER_OTLP_HEADERS": "Authorization=Bearer%20x"}
+    assert exporting_of(env).routes[Signal.TRACES].headers == {"authorization": "Bearer x"}
+
+
+@pytest.mark.parametrize(
+    "pair", ["my key=hidden", "k%C3%A9y=hidden", "key=hidden%0Ax", "key=hidden%E2%82%AC"]
+)
+def test_a_header_that_no_request_can_have_stops_the_start(pair: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be sent") as stopped:
+        exporting_of({ENDPOINT: HOST, "OTEL_EXPORTER_OTLP_HEADERS": pair})
+    assert "hidden" not in str(stopped.value)
+
+
+def test_a_file_for_tls_that_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
+    env = {ENDPOINT: HOST, "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE": str(tmp_path / "ca.pem")}
+    with pytest.raises(ConfigError, match="OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE"):
+        check_files(env, exporting_of(env))
+    (tmp_path / "ca.pem").write_text("")
+    check_files(env, exporting_of(env))
+    check_files({"OTEL_EXPORTER_OTLP_CERTIFICATE": "/nowhere"}, Exporting())

@@ -20,7 +20,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 from acklast.handlers.context import Context
 from acklast.telemetry.current import current, extract, inject
 from acklast.telemetry.trace import Trace
-from acklast.telemetry.traceparent import Parent
+from acklast.telemetry.traceparent import Parent, parent_of
 from acklast.telemetry.tracer import Sampler, SpanTracer, Tracer
 from acklast.telemetry.tracing import server_of
 from acklast.telemetry.variables import Sampling
@@ -138,3 +138,13 @@ def test_a_trace_keeps_the_whole_time_of_a_handler_and_its_reconcile() -> None:
     made.ran(1.0, 2.0)
     made.ran(3.0, 4.0)
     assert (made.began, made.ended) == (1.0, 4.0)
+
+
+def test_what_is_longer_than_anybody_hands_on_is_left_out() -> None:
+    """A downstream refuses such a request, and the job would die of what has nothing to do with it."""
+    made = tracer().begin(
+        message(traceparent=SAMPLED, baggage="k=" + "v" * 8191, tracestate="k=" + "v" * 8190)
+    )
+    assert made is not None
+    assert made.carried().keys() == {"traceparent", "tracestate"}
+    assert parent_of({"traceparent": "01" + SAMPLED[2:] + "-" + "x" * 1000}) is None

@@ -17,6 +17,7 @@ from acklast.telemetry.readable import readable
 from acklast.telemetry.record import Record
 from acklast.telemetry.span import Kind, Span
 from acklast.telemetry.traceparent import Parent
+from acklast_topology.contract import Reason
 
 RESOURCE = (("service.instance.id", "one"), ("service.name", "acklast"))
 
@@ -92,3 +93,13 @@ def test_text_that_is_no_text_does_not_stop_a_batch() -> None:
     made = Record(1, "info", "half a pair: \ud800", (("key", "\udcff"),))
     data = wire.request(b"", b"", [wire.record(made)])
     assert ExportLogsServiceRequest.FromString(data).resource_logs
+
+
+def test_a_member_of_an_enumeration_is_its_text() -> None:
+    """A reason is one where the daemon says it, and a request that fails takes hundreds of spans along."""
+    told = [("acklast.reason", Reason.INVALID_PAYLOAD), ("acklast.reason", "invalid_payload")]
+    made = [
+        Span("process", Kind.CONSUMER, "1" * 32, "2" * 16, None, False, 1, 2, (), (one,), one[1])
+        for one in told
+    ]
+    assert wire.span(made[0]) == wire.span(made[1])

@@ -267,8 +267,8 @@ BROKER_CONNECTED = gauge(
     "acklast.broker.connected",
     "",
     ("role",),
-    "1 where the connection can be used. The publisher's is opened when it is first needed, and cannot be "
-    "used while the broker takes nothing in.",
+    "1 where the connection can be used. The publisher's cannot be while the broker takes nothing in, and "
+    "has no sample where it is not there and nothing needs it.",
     role=ROLES,
 )
 LEDGER_REACHABLE = gauge(
@@ -309,7 +309,7 @@ DEAD_LETTERS = fleet(
     "acklast.dead_letters",
     "{letter}",
     ("lane", "reason"),
-    "Dead letters that nobody has dealt with, by reason.",
+    "Dead letters that nobody has dealt with, by reason. The lane is empty where it is none that is known.",
     "max by (lane, reason) (acklast_dead_letters)",
 )
 OLDEST_AGE = fleet(

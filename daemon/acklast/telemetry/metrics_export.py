@@ -73,7 +73,11 @@ class MetricsExport:
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
-            self._exporter = exporter = self._make()
+            try:
+                self._exporter = exporter = self._make()
+            except Exception as defect:
+                self._exports.failed(Signal.METRICS, 0, f"defect:{type(defect).__name__}")
+                return
             while not self._closing.wait(self._every_s):
                 if (snapshot := self._ask(loop)) is not None:
                     self._export(exporter, snapshot)

@@ -8,6 +8,7 @@ exported.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -47,7 +48,9 @@ class Sender:
 
 
 def mute() -> None:
-    """Have the SDK say nothing of an export that fails: ``Exports`` does."""
+    """Have the SDK and gRPC say nothing of an export that fails: ``Exports`` does."""
+    # gRPC's core writes to standard error by itself, between the log's lines of JSON, at each try.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     for name in MUTED:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 

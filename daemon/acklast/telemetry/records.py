@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -22,6 +23,8 @@ from acklast.telemetry.variables import Exporter, Exporting, Signal
 
 _OWN: Final = frozenset({"event", "level", "timestamp", "trace_id", "span_id"})
 """What has a place of its own in a record."""
+_TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
+_SPAN_ID: Final = re.compile(r"[0-9a-f]{16}")
 
 
 class Records:
@@ -50,9 +53,15 @@ def record_of(line: Mapping[str, Any], now_ns: int, span_id: str = "") -> Record
         str(line.get("level", "info")),
         str(line.get("event", "")),
         said,
-        str(line.get("trace_id") or ""),
-        span_id or str(line.get("span_id") or ""),
+        _id(line, "trace_id", _TRACE_ID),
+        span_id or _id(line, "span_id", _SPAN_ID),
     )
+
+
+def _id(line: Mapping[str, Any], name: str, valid: re.Pattern[str]) -> str:
+    """A handler may call anything of its own so: bytes that are no id would cost the whole request."""
+    text = str(line.get(name))
+    return text if valid.fullmatch(text) else ""
 
 
 def _at(timestamp: object, now_ns: int) -> int:

@@ -13,6 +13,9 @@ from acklast.telemetry.traceparent import BAGGAGE, TRACEPARENT, TRACESTATE, Pare
 from acklast_topology.message import RawMessage
 from acklast_topology.value import value
 
+_LONGEST: Final = 8192
+"""Bytes of a header: what W3C has everybody hand on of baggage, and what servers take of one header."""
+
 
 @value
 class Call:
@@ -130,10 +133,14 @@ def traceparent(trace_id: str, span_id: str, *, sampled: bool) -> str:
 
 
 def text_of(headers: Mapping[Any, Any], name: str) -> str:
-    """A header as text; empty where it is not there, or none that HTTP could carry."""
+    """A header as text; empty where it is not there, or none that HTTP could carry: servers take no longer
+    ones, and would refuse the job for what its publisher has packed up besides.
+    """
     text = headers.get(name)
     if text is None:
         return ""
     if isinstance(text, bytes | bytearray):
         text = text.decode("latin-1")
-    return text if isinstance(text, str) and text.isascii() and text.isprintable() else ""
+    if not isinstance(text, str) or len(text) > _LONGEST:
+        return ""
+    return text if text.isascii() and text.isprintable() else ""

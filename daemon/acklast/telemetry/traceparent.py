@@ -13,6 +13,8 @@ TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"
 BAGGAGE: Final = "baggage"
 _SAMPLED: Final = 1
+_LONGEST: Final = 512
+"""A later version may say more than today's 55 characters; what is far longer is not kept in memory."""
 _TRACEPARENT: Final = re.compile(
     r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII
 )
@@ -38,7 +40,7 @@ def parent_of(headers: Mapping[Any, Any]) -> Parent | None:
         return None
     if isinstance(text, bytes | bytearray):
         text = text.decode("latin-1")
-    return _read(text) if isinstance(text, str) else None
+    return _read(text) if isinstance(text, str) and len(text) <= _LONGEST else None
 
 
 def trace_id(headers: Mapping[Any, Any]) -> str | None:

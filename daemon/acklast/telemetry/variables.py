@@ -8,6 +8,7 @@ needed most.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -34,6 +35,12 @@ _TEMPORALITY: Final = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
 _GRPC_PORT: Final = 4317
 _PATHS: Final = {"traces": "/v1/traces", "metrics": "/v1/metrics", "logs": "/v1/logs"}
 _LEAST_TIMEOUT_MS: Final = 100
+_LONGEST_MS: Final = 86_400_000.0
+"""A day. What is far longer no clock of a thread can wait for, and the thread would end."""
+_MOST_QUEUED: Final = 1_000_000
+_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
+_HEADER_VALUE: Final = re.compile(r"[ -~]*")
+_FILES: Final = ("CERTIFICATE", "CLIENT_KEY", "CLIENT_CERTIFICATE")
 
 
 class Signal(StrEnum):
@@ -121,7 +128,7 @@ def exporting_of(env: Env) -> Exporting:
         sampling=_sampling(env),
         spans=_batching(env, "OTEL_BSP"),
         records=_batching(env, "OTEL_BLRP", delay_ms=1000.0),
-        metrics_every_s=_number(env, "OTEL_METRIC_EXPORT_INTERVAL", 60_000.0, least=1.0) / 1000,
+        metrics_every_s=_milliseconds(env, "OTEL_METRIC_EXPORT_INTERVAL", 60_000.0) / 1000,
         delta=(_one_of(env, _TEMPORALITY, TEMPORALITIES) or "cumulative") != "cumulative",
     )
 
@@ -149,8 +156,8 @@ def _route(env: Env, signal: Signal) -> Route | None:
         endpoint,
         _of_signal(env, signal, "COMPRESSION", COMPRESSIONS) or "none",
         _timeout_s(env, signal),
-        _pairs(env, "OTEL_EXPORTER_OTLP_HEADERS", secret=True)
-        | _pairs(env, f"OTEL_EXPORTER_OTLP_{signal.upper()}_HEADERS", secret=True),
+        _headers(env, "OTEL_EXPORTER_OTLP_HEADERS")
+        | _headers(env, f"OTEL_EXPORTER_OTLP_{signal.upper()}_HEADERS"),
     )
 
 
@@ -180,6 +187,7 @@ def _url(env: Env, name: str) -> str:
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        usable = usable and not re.search(r"\s", text)
     except ValueError:
         usable = False
     if not usable:
@@ -198,7 +206,29 @@ def _timeout_s(env: Env, signal: Signal) -> float:
     own, shared = f"OTEL_EXPORTER_OTLP_{signal.upper()}_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"
     # Some SDKs read seconds here: 10 of these would fail every export.
     name = own if _text(env, own) else shared
-    return _number(env, name, 10_000.0, least=_LEAST_TIMEOUT_MS, unit=" milliseconds") / 1000
+    return _milliseconds(env, name, 10_000.0, least=_LEAST_TIMEOUT_MS) / 1000
+
+
+def _headers(env: Env, name: str) -> dict[str, str]:
+    """By small names: gRPC refuses every request that has another one, and HTTP does not mind."""
+    headers = {key.lower(): value for key, value in _pairs(env, name, secret=True).items()}
+    for key, value in headers.items():
+        if not _HEADER.fullmatch(key) or not _HEADER_VALUE.fullmatch(value):
+            # Not shown: it may be the secret.
+            raise ConfigError(
+                f"{name} has a header that cannot be sent",
+                "Use letters, digits and - in names, ASCII in values",
+            )
+    return headers
+
+
+def files_of(env: Env, exporting: Exporting) -> dict[str, str]:
+    """The files that the exporters read for TLS, by variable."""
+    prefixes = ["OTEL_EXPORTER_OTLP"] + [
+        f"OTEL_EXPORTER_OTLP_{route.signal.upper()}" for route in exporting.routes.values()
+    ]
+    names = [f"{prefix}_{what}" for prefix in prefixes for what in _FILES]
+    return {name: path for name in names if exporting.routes and (path := _text(env, name))}
 
 
 # --- the rest --------------------------------------------------------------------------------------------
@@ -212,9 +242,9 @@ def _sampling(env: Env) -> Sampling:
 
 
 def _batching(env: Env, prefix: str, delay_ms: float = 5000.0) -> Batching:
-    queue = _number(env, f"{prefix}_MAX_QUEUE_SIZE", 2048, least=1)
+    queue = _number(env, f"{prefix}_MAX_QUEUE_SIZE", 2048, least=1, most=_MOST_QUEUED)
     batch = _number(env, f"{prefix}_MAX_EXPORT_BATCH_SIZE", min(512, queue), least=1, most=queue)
-    return Batching(queue, batch, _number(env, f"{prefix}_SCHEDULE_DELAY", delay_ms, least=1.0) / 1000)
+    return Batching(queue, batch, _milliseconds(env, f"{prefix}_SCHEDULE_DELAY", delay_ms) / 1000)
 
 
 def _text(env: Env, name: str) -> str:
@@ -235,6 +265,10 @@ def _one_of(env: Env, name: str, valid: tuple[str, ...]) -> str | None:
     return text
 
 
+def _milliseconds(env: Env, name: str, default: float, least: float = 1.0) -> float:
+    return _number(env, name, default, least=least, most=_LONGEST_MS, unit=" of milliseconds")
+
+
 def _number(env: Env, name: str, default: N, *, least: float, most: float = math.inf, unit: str = "") -> N:
     text = _text(env, name)
     if not text:
@@ -244,7 +278,7 @@ def _number(env: Env, name: str, default: N, *, least: float, most: float = math
     except ValueError:
         number = type(default)(-1)
     if not least <= number <= most:
-        to = f"from {least:g} to {most:g}" if most < math.inf else f"of {least:g} or more"
+        to = f"from {least:g} to {most:.9g}" if most < math.inf else f"of {least:g} or more"
         whole = "a whole number" if isinstance(default, int) else "a number"
         raise ConfigError(f"{name}={text} is not valid", f"Use {whole}{unit} {to}")
     return number

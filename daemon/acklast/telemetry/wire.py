@@ -107,7 +107,7 @@ def _attributes(tag: bytes, attributes: Attributes) -> bytes:
     parts: list[bytes] = []
     for name, value in attributes:
         key = _name(name)
-        if value.__class__ is str:
+        if value.__class__ is str or isinstance(value, str):  # a reason may be a member of an enumeration
             data = value.encode(errors="replace")
             size = len(data)
             head = _TEXT_HEADS[size] if size < _SHORT else _text_head(size)

@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any, Final, Protocol
 
 from acklast.telemetry import catalogue as of
+from acklast.telemetry.credentials import check_files
 from acklast.telemetry.events import Emitter, Sink
 from acklast.telemetry.exports import Exports
 from acklast.telemetry.metric import DROPS, EXPORTS, Sample
@@ -103,6 +104,7 @@ def open_telemetry(
         ConfigError: one of the variables cannot be used.
     """
     exporting = exporting_of(env)
+    check_files(env, exporting)
     exports = Exports()
     registry = Registry(lanes) if scraped or Signal.METRICS in exporting.routes else None
     if registry is not None:
