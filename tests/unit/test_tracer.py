@@ -19,6 +19,8 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from acklast.handlers.context import Context
 from acklast.telemetry.current import current, extract, inject
+from acklast.telemetry.events import Settled
+from acklast.telemetry.spans import Clock, Names, spans_of
 from acklast.telemetry.trace import Trace
 from acklast.telemetry.traceparent import Parent, parent_of
 from acklast.telemetry.tracer import Sampler, SpanTracer, Tracer
@@ -148,3 +150,12 @@ def test_what_is_longer_than_anybody_hands_on_is_left_out() -> None:
     assert made is not None
     assert made.carried().keys() == {"traceparent", "tracestate"}
     assert parent_of({"traceparent": "01" + SAMPLED[2:] + "-" + "x" * 1000}) is None
+
+
+def test_a_job_is_taken_in_before_its_handler_begins_however_late_its_spans_are_made() -> None:
+    made = Trace(RawMessage(b""), TRACE, None, sampled=True, exported=True)
+    made.ran(10.0, 11.0)
+    event = Settled("complete", "rent", "key", outcome="done", pace_s=1.0, claim_s=1.0, total_s=3.0)
+    receive, process, *_ = spans_of(event, made, Names("{lane}"), Clock(11.5, 0))
+    assert receive.end_ns == process.start_ns
+    assert receive.end_ns - receive.start_ns == 2_000_000_000

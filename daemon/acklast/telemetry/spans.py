@@ -81,6 +81,9 @@ class _Made:
         event = self._event
         began = self._at - (event.total_s or 0.0)
         ended = began + (event.pace_s or 0.0) + (event.claim_s or 0.0)
+        if self._trace.began is not None and ended > self._trace.began:
+            # The clock was read when its line was written, a little after it was settled.
+            began, ended = began - (ended - self._trace.began), self._trace.began
         return self._span("receive", Kind.CLIENT, began, ended, self._job, link=self._trace.parent)
 
     def process(self, began: float, ended: float) -> Span:
