@@ -20,7 +20,7 @@ from acklast.ledger.dead import Wanted, whole_page
 from acklast.ledger.operate import Operations
 from acklast.ledger.outbox import Outbox
 from acklast.relay import Relay
-from acklast.telemetry.events import Emitter
+from acklast.telemetry.events import Emitter, Event, Notice
 from acklast_topology.declare import apply
 from acklast_topology.names import Names
 from acklast_topology.plan import plan_for
@@ -98,8 +98,9 @@ class Heard:
     def __init__(self) -> None:
         self.events: list[tuple[str, dict[str, Any]]] = []
 
-    def notice(self, event: str, level: str = "info", **fields: Any) -> None:
-        self.events.append((event, fields))
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Notice):
+            self.events.append((event.name, dict(event.fields)))
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ async def queue(broker: Broker) -> AsyncIterator[aio_pika.abc.AbstractQueue]:
 
 
 @asynccontextmanager
-async def relay(dsn: str, emitter: Any = None) -> AsyncIterator[Relay]:
+async def relay(dsn: str, emitter: Emitter | None = None) -> AsyncIterator[Relay]:
     made = Relay(
         Outbox(Address.of(dsn)),
         lambda: Publisher.connect("amqp://nobody"),
@@ -182,7 +183,7 @@ async def test_what_cannot_be_published_is_put_off_and_holds_up_nobody_else(
         await queue.bind(ingress, LANE)
     heard = Heard()
     await sql.execute("select acklast.enqueue('nowhere', 'a', '{}'), acklast.enqueue('work', 'b', '{}')")
-    async with relay(ledger_dsn, heard) as made, Publisher.connect(broker.url) as publisher:
+    async with relay(ledger_dsn, Emitter(heard)) as made, Publisher.connect(broker.url) as publisher:
         assert await made.once(publisher) == 2
         [(key, tries, error)] = await waiting(sql)
         assert (key, tries) == ("a", 1)
