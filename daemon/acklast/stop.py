@@ -110,7 +110,8 @@ def stop_signals(emitter: Emitter, *, reloads: bool = False) -> Iterator[Stop]:
             why = "it is ending" if stop.asked.is_set() else "only a restart has this command read it again"
             emitter.notice("config.reload_ignored", "warning", why=why)
 
-    before, before_term = signal.getsignal(signal.SIGHUP), signal.getsignal(signal.SIGTERM)
+    ends = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, *ends)}
     loop.add_signal_handler(signal.SIGTERM, on_term)
     loop.add_signal_handler(signal.SIGINT, on_int)
     loop.add_signal_handler(signal.SIGHUP, on_hup)
@@ -120,14 +121,15 @@ def stop_signals(emitter: Emitter, *, reloads: bool = False) -> Iterator[Stop]:
     try:
         yield stop
     finally:
-        with _held_back(signal.SIGTERM):
-            loop.remove_signal_handler(signal.SIGTERM)
-            # One more changes nothing either, up to the last line and the exit code: Python takes functions
-            # away before its end, and no handler starts a program any more that would inherit this.
-            signal.signal(signal.SIGTERM, signal.SIG_IGN if stop.asked.is_set() else before_term)
-        loop.remove_signal_handler(signal.SIGINT)
+        for number in ends:
+            with _held_back(number):
+                loop.remove_signal_handler(number)
+                # One more changes nothing either, up to the last line and the exit code: Python takes
+                # functions away before its end, and no handler starts a program any more that would inherit
+                # this.
+                signal.signal(number, signal.SIG_IGN if stop.asked.is_set() else before[number])
         loop.remove_signal_handler(signal.SIGHUP)
-        signal.signal(signal.SIGHUP, before)
+        signal.signal(signal.SIGHUP, before[signal.SIGHUP])
 
 
 @contextmanager

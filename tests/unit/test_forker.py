@@ -75,7 +75,7 @@ def test_it_has_the_environment_and_directory_that_it_was_given(waiting: Forked,
     ]
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGUSR2])
 def test_it_dies_of_signals(waiting: Forked, number: signal.Signals) -> None:
     assert waiting.poll() is None
     waiting.send_signal(number)
