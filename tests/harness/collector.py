@@ -15,6 +15,10 @@ from dev.workspace import Workspace
 
 PROTOCOLS: Final = (GRPC, HTTP)
 both_protocols: Final = pytest.mark.parametrize("protocol", PROTOCOLS, ids=("grpc", "http"))
+grpc_else_soak: Final = pytest.mark.parametrize(
+    "protocol", [GRPC, pytest.param(HTTP, marks=pytest.mark.soak)], ids=("grpc", "http")
+)
+"""Where what is asked lies behind the protocol."""
 
 
 @contextmanager

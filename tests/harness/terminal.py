@@ -36,7 +36,12 @@ class Terminal:
         self._ours, theirs = pty.openpty()
         os.set_blocking(self._ours, False)
         self._resize(*self._size)
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("ACKLAST")}
+        # COLUMNS and LINES go before the terminal's own size, and whoever imports readline has set them.
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("ACKLAST") and name not in ("COLUMNS", "LINES")
+        }
         self._process = subprocess.Popen(
             [sys.executable, "-m", "acklast", *self._arguments],
             env={**kept, "PYTHONPATH": PYTHON_PATH, "TERM": "xterm"},

@@ -10,10 +10,10 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
 from dev.otelcol import GRPC, Collector
 from harness import eventually
-from harness.collector import both_protocols, values_of
+from harness.collector import grpc_else_soak, values_of
 
 
-@both_protocols
+@grpc_else_soak
 async def test_a_metric_arrives(otelcol: Collector, protocol: str) -> None:
     if protocol == GRPC:
         exporter: ByGrpc | ByHttp = ByGrpc(endpoint=otelcol.endpoint(protocol), insecure=True)

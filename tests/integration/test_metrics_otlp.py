@@ -21,7 +21,7 @@ from acklast.telemetry.wiring import open_telemetry
 from dev.otelcol import Collector
 from dev.workspace import free_port
 from harness import eventually
-from harness.collector import both_protocols, values_of
+from harness.collector import both_protocols, grpc_else_soak, values_of
 from harness.site import Site, scripted
 
 NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
@@ -89,7 +89,7 @@ async def test_what_arrives_is_what_was_counted(preference: str, monkeypatch: py
     assert labels == {"lane": "rent", "outcome": "done"}
 
 
-@both_protocols
+@grpc_else_soak
 async def test_an_outage_is_told_once_and_ends_with_what_it_cost(otelcol: Collector, protocol: str) -> None:
     said: list[str] = []
 

@@ -15,9 +15,9 @@ from aiohttp import web
 
 from acklast.errors import Exit
 from acklast.ledger.api import State
-from dev.otelcol import GRPC, HTTP, Collector
+from dev.otelcol import Collector
 from harness import eventually
-from harness.collector import both_protocols
+from harness.collector import both_protocols, grpc_else_soak
 from harness.downstream import downstream
 from harness.redrives import begin
 from harness.scripted import LANE, TYPE
@@ -113,7 +113,7 @@ def hung(otelcol: Collector) -> Iterator[Collector]:
     otelcol.resume()
 
 
-@both_protocols
+@grpc_else_soak
 async def test_a_hung_collector_holds_up_no_job_and_no_drain(
     protocol: str, hung: Collector, new_site: NewSite
 ) -> None:
@@ -133,7 +133,7 @@ async def test_a_hung_collector_holds_up_no_job_and_no_drain(
         assert "Traceback" not in daemon.text()
 
 
-@pytest.mark.parametrize("protocol", [GRPC, pytest.param(HTTP, marks=pytest.mark.soak)], ids=("grpc", "http"))
+@grpc_else_soak
 async def test_a_collector_that_comes_back_is_said_with_what_was_lost(
     protocol: str, otelcol: Collector, new_site: NewSite
 ) -> None:
