@@ -77,8 +77,7 @@ class Batches(Generic[T]):
         """Send what is left, and count what is not sent within this time. Never raises."""
         self._closing = True
         self._wake.set()
-        # What has not been taken for a while will hardly be now.
-        patience_s = within_s / 4 if self._exports.failing(self._signal) else within_s
+        patience_s = self._exports.patience_s(self._signal, within_s)
         if not await asyncio.to_thread(self._ended.wait, patience_s):
             left, self._queue = self._queue, deque()
             self._exports.drop(self._signal, SHUTDOWN, len(left))
@@ -88,17 +87,17 @@ class Batches(Generic[T]):
         while not self._closing:
             self._wake.wait(self._batching.delay_s)
             self._wake.clear()
-            self._export(least=1)
+            self._export()
             while len(self._queue) >= self._batching.batch and not self._closing:
-                self._export(least=1)
+                self._export()
         while self._queue:
-            self._export(least=1)
+            self._export()
         self._ended.set()
 
-    def _export(self, least: int) -> None:
+    def _export(self) -> None:
         queue = self._queue
         batch = [queue.popleft() for _ in range(min(len(queue), self._batching.batch))]
-        if len(batch) < least:
+        if not batch:
             return
         self._sending = len(batch)
         try:

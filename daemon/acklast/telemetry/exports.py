@@ -73,6 +73,10 @@ class Exports:
         """Whether the last export of it failed."""
         return signal in self._failing
 
+    def patience_s(self, signal: Signal, most_s: float) -> float:
+        """How long to wait for the last export. What has not been taken for a while will hardly be now."""
+        return most_s / 4 if self.failing(signal) else most_s
+
     def queued(self) -> dict[Signal, int]:
         """How much of each signal waits now."""
         return {signal: count() for signal, count in self.waiting.items()}

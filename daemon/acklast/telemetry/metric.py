@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -176,4 +176,4 @@ def fleet(
     **values: tuple[str, ...],
 ) -> Metric:
     """How something stands by the ledger."""
-    return Metric(name, Kind.GAUGE, unit, labels, description, values, origin=Origin.FLEET, example=example)
+    return replace(gauge(name, unit, labels, description, example, **values), origin=Origin.FLEET)

@@ -61,8 +61,7 @@ class MetricsExport:
         """Export once more, and wait for it no longer than ``CLOSE_S``. Never raises."""
         self._last = self._snapshot()
         self._closing.set()
-        # What has not been taken for a while will hardly be now.
-        patience_s = CLOSE_S / 4 if self._exports.failing(Signal.METRICS) else CLOSE_S
+        patience_s = self._exports.patience_s(Signal.METRICS, CLOSE_S)
         if not await asyncio.to_thread(self._ended.wait, patience_s):
             self._exports.drop(Signal.METRICS, SHUTDOWN, _size(self._last))
         if self._exporter is not None:

@@ -9,15 +9,21 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from opentelemetry import context
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY as SUPPRESS
 
-from acklast.telemetry.batches import NotExported
-from acklast.telemetry.variables import Route, Signal
+from acklast.telemetry import wire
+from acklast.telemetry.batches import Batches, NotExported
+from acklast.telemetry.exports import Exports
+from acklast.telemetry.resource import SCOPE
+from acklast.telemetry.span import Attributes
+from acklast.telemetry.variables import Batching, Route, Signal
+
+T = TypeVar("T")
 
 MUTED: Final = ("opentelemetry.exporter.otlp", "opentelemetry.sdk")
 """What these would say with each batch is said once for each outage."""
@@ -45,6 +51,23 @@ class Sender:
     def stop(self) -> None:
         """Give up what is under way."""
         self._exporter.shutdown()
+
+
+def batches_to(
+    route: Route,
+    encode: Callable[[T], bytes],
+    exports: Exports,
+    batching: Batching,
+    resource: Attributes,
+    version: str,
+) -> Batches[T]:
+    """What gathers the items of a signal and sends them, each as ``encode`` writes it."""
+    sender, whose, scope = Sender(route), wire.resource(resource), wire.scope(SCOPE, version)
+
+    def send(batch: Sequence[T]) -> None:
+        sender.send(wire.request(whose, scope, map(encode, batch)))
+
+    return Batches(route.signal, send, exports, batching, sender.stop)
 
 
 def mute() -> None:

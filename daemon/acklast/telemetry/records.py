@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -17,7 +17,6 @@ from acklast.telemetry.batches import Batches
 from acklast.telemetry.events import Settled
 from acklast.telemetry.exports import Exports
 from acklast.telemetry.record import Record
-from acklast.telemetry.resource import SCOPE
 from acklast.telemetry.span import Attributes
 from acklast.telemetry.variables import Exporter, Exporting, Signal
 
@@ -96,11 +95,6 @@ def open_records(
         from acklast.telemetry.readable import console_records
 
         return Records(Batches(Signal.LOGS, console_records(), exports, exporting.records))
-    from acklast.telemetry.otlp import Sender
+    from acklast.telemetry.otlp import batches_to
 
-    sender, whose, scope = Sender(route), wire.resource(resource), wire.scope(SCOPE, version)
-
-    def send(batch: Sequence[Record]) -> None:
-        sender.send(wire.request(whose, scope, map(wire.record, batch)))
-
-    return Records(Batches(Signal.LOGS, send, exports, exporting.records, sender.stop))
+    return Records(batches_to(route, wire.record, exports, exporting.records, resource, version))

@@ -18,7 +18,7 @@ from acklast.telemetry.span import Attributes, Span
 from acklast.telemetry.spans import Clock, Names, posted_span, spans_of
 from acklast.telemetry.trace import Trace
 from acklast.telemetry.tracer import Sampler, SpanTracer, Tracer
-from acklast.telemetry.variables import Exporter, Exporting, Route, Signal
+from acklast.telemetry.variables import Exporter, Exporting, Signal
 
 _W3C: Final = frozenset({"tracecontext", "baggage"})
 _PORTS: Final = {"amqp": 5672, "amqps": 5671}
@@ -75,21 +75,10 @@ def open_traces(
         send = console_spans(resource, SCOPE, version)
         batches = Batches(Signal.TRACES, send, exports, exporting.spans)
     else:
-        batches = _otlp(route, exporting, exports, resource, version)
+        from acklast.telemetry.otlp import batches_to
+
+        batches = batches_to(route, wire.span, exports, exporting.spans, resource, version)
     return Traces(batches, exports, names, Sampler(exporting.sampling))
-
-
-def _otlp(
-    route: Route, exporting: Exporting, exports: Exports, resource: Attributes, version: str
-) -> Batches[Span]:
-    from acklast.telemetry.otlp import Sender
-
-    sender, whose, scope = Sender(route), wire.resource(resource), wire.scope(SCOPE, version)
-
-    def send(batch: Sequence[Span]) -> None:
-        sender.send(wire.request(whose, scope, map(wire.span, batch)))
-
-    return Batches(Signal.TRACES, send, exports, exporting.spans, sender.stop)
 
 
 def tracer_of(exporting: Exporting, env: Mapping[str, str], resource: Attributes) -> Tracer:
