@@ -30,6 +30,19 @@ class Sql(Protocol):
     async def __call__(self, statement: str, *args: Any) -> list[asyncpg.Record]: ...
 
 
+def sql_of(dsn: str) -> Sql:
+    """One that connects anew for each statement."""
+
+    async def sql(statement: str, *args: Any) -> list[asyncpg.Record]:
+        connection = await asyncpg.connect(dsn)
+        try:
+            return await connection.fetch(statement, *args)
+        finally:
+            await connection.close()
+
+    return sql
+
+
 async def begin(
     sql: Sql,
     lane: str,

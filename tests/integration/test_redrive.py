@@ -14,7 +14,7 @@ from acklast import faults
 from acklast.errors import Exit
 from acklast.ledger.api import State
 from harness.daemon import Fault
-from harness.redrives import begin, found, letters
+from harness.redrives import begin, found, letters, sql_of
 from harness.scripted import LANE
 from harness.site import Site, scripted
 from harness.waiting import eventually
@@ -27,17 +27,6 @@ pytestmark = [pytest.mark.broker, pytest.mark.ledger]
 def receiver() -> str:
     """What reads the deliveries has nothing to do with it."""
     return "bulk"
-
-
-def sql_of(dsn: str) -> Any:
-    async def sql(statement: str, *args: Any) -> list[asyncpg.Record]:
-        connection = await asyncpg.connect(dsn)
-        try:
-            return await connection.fetch(statement, *args)
-        finally:
-            await connection.close()
-
-    return sql
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
-import asyncpg
 import pytest
 from aiohttp import web
 
@@ -19,7 +18,7 @@ from dev.otelcol import Collector
 from harness import eventually
 from harness.collector import both_protocols, grpc_else_soak
 from harness.downstream import downstream
-from harness.redrives import begin
+from harness.redrives import begin, sql_of
 from harness.scripted import LANE, TYPE
 from harness.site import Site, scripted
 from harness.snippets import missing, run
@@ -93,17 +92,6 @@ async def test_a_trace_goes_from_a_foreign_publisher_through_retry_and_redrive_t
     assert re.search(r"Body: Str\(job\.settled\)(?:(?!LogRecord #).)*?Trace ID: " + TRACE, text, re.DOTALL)
     assert "-> Name: acklast.deliveries" in text
     assert "service.name: Str(acklast)" in text
-
-
-def sql_of(dsn: str) -> Any:
-    async def sql(statement: str, *args: Any) -> list[asyncpg.Record]:
-        connection = await asyncpg.connect(dsn)
-        try:
-            return await connection.fetch(statement, *args)
-        finally:
-            await connection.close()
-
-    return sql
 
 
 @pytest.fixture
