@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import select
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -99,7 +100,21 @@ class Cluster:
         self._end(signal.SIGQUIT)
 
     def kill(self) -> None:
-        """SIGKILL, as a crash of the machine would. ``start`` brings it back on the same port."""
+        """SIGKILL to all of its processes, as a crash of the machine would; none of them is left.
+
+        To the first one alone, the others would find out by themselves, and until then answer who asks.
+        ``start`` brings it back on the same port.
+        """
+        if self.runs():
+            assert self._process is not None
+            self._process.send_signal(signal.SIGSTOP)  # it starts no more of them, and keeps their ids taken
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            ends = [os.pidfd_open(pid) for pid in self._pids()]
+            for end in ends:
+                signal.pidfd_send_signal(end, signal.SIGKILL)
+            for end in ends:
+                select.select([end], [], [])
+                os.close(end)
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:

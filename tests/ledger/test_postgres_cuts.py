@@ -190,6 +190,22 @@ async def test_handlers_that_hold_every_connection_stop_neither_lease_nor_claims
     assert (await view(ledger, "k3")).state is State.DONE
 
 
+async def test_a_killed_server_leaves_no_process_that_answers(ledger_cluster: Any, ledger_dsn: str) -> None:
+    """One that computes asks nobody whether its server is still there."""
+    session = await asyncpg.connect(ledger_dsn)
+    pid = await session.fetchval("select pg_backend_pid()")
+    work = asyncio.create_task(session.execute("select count(*) from generate_series(1, 1e12::int8)"))
+    busy = f"select 1 from pg_stat_activity where pid = {pid} and state = 'active'"
+    await eventually(lambda: ledger_cluster.sql(busy))
+    ledger_cluster.kill()
+    try:
+        with pytest.raises((asyncpg.PostgresConnectionError, OSError)):
+            await asyncio.wait_for(work, 10)
+    finally:
+        session.terminate()
+        ledger_cluster.start()
+
+
 async def test_the_ledger_comes_back_with_its_server(
     ledger_cluster: Any, ledger_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
