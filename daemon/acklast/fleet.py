@@ -12,7 +12,7 @@ from acklast.ledger.backlog import DEPTHS, Backlog
 from acklast.ledger.redrives import RedriveStatus
 from acklast.ledger.run_status import Status
 from acklast.telemetry import catalogue as of
-from acklast.telemetry.metric import MOST, OTHER, PRIORITIES, Sample
+from acklast.telemetry.metric import PRIORITIES, Sample
 
 UNFINISHED: Final = (Status.OPEN, Status.AT_RISK, Status.LATE, Status.CANCELLING)
 _UNKNOWN: Final = "normal"
@@ -48,8 +48,8 @@ def samples_of(found: Sampled, lanes: Collection[str], now: float) -> Iterator[S
     yield Sample(of.SAMPLE_AGE, (), round(now - found.at, 3))
     yield Sample(of.SAMPLE_DURATION, (), round(found.took_s, 6))
     backlog = found.backlog
-    for (lane, reason), letters in _bounded(backlog, lanes).items():
-        yield Sample(of.DEAD_LETTERS, (lane, reason), letters)
+    for dead in backlog.dead:
+        yield Sample(of.DEAD_LETTERS, (dead.lane, dead.reason), dead.letters)
     for one in backlog.workers:
         yield Sample(of.WORKERS, (one.lane, one.state), one.workers)
     for status in RedriveStatus:
@@ -93,19 +93,3 @@ def _runs(backlog: Backlog) -> Iterator[Sample]:
     statuses = Counter(run.status(backlog.at) for run in backlog.runs)
     for status in UNFINISHED:
         yield Sample(of.RUNS, (status.value,), statuses[status])
-
-
-def _bounded(backlog: Backlog, lanes: Iterable[str]) -> Counter[tuple[str, str]]:
-    """The commonest reasons of each lane, and the others as one.
-
-    The lane of a message that reached none is what its publisher made up: those have no lane, or anybody who
-    may publish could make any number of series.
-    """
-    known = {*lanes, *(one.lane for one in backlog.depths), *(one.lane for one in backlog.workers)}
-    found, told = Counter[tuple[str, str]](), Counter[str]()
-    for one in sorted(backlog.dead, key=lambda dead: -dead.letters):
-        lane = one.lane if one.lane in known else ""
-        reason = one.reason if (lane, one.reason) in found or told[lane] < MOST else OTHER
-        told[lane] += (lane, reason) not in found
-        found[lane, reason] += one.letters
-    return found

@@ -104,7 +104,7 @@ class Sampler(Chore):
         """
         queues = await self._queues()
         began = time.monotonic()
-        backlog, standing = await self._sampling.read()
+        backlog, standing = await self._sampling.read(self._config.lanes)
         now = time.monotonic()
         held = {lane: sum(one.held for one in views if one.live) for lane, views in standing.lanes.items()}
         heads = dict(self._oldest(queues, held, now))

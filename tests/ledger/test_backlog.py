@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -21,7 +22,8 @@ from acklast.ledger.connect import Address
 from acklast.ledger.operate import Operations
 from acklast.ledger.run_status import Status
 from acklast.outcome import Bury, Complete, Hold, Retry, Verdict
-from ledger.worlds import LANE, PostgresWorld, World, record, start, started
+from acklast.telemetry.metric import MOST, OTHER
+from ledger.worlds import LANE, PostgresWorld, World, a_letter, record, start, started
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -155,6 +157,40 @@ async def test_a_job_counts_as_startable_from_the_next_quarter_of_a_minute_on(
     assert row[0] == due
 
 
+# --- dead letters ----------------------------------------------------------------------------------------
+
+
+async def letters_of(world: World) -> dict[tuple[str, str], int]:
+    return {(one.lane, one.reason): one.letters for one in (await world.backlog()).dead}
+
+
+async def strays(ledger: Ledger, *places: tuple[str, str]) -> None:
+    for number, (lane, reason) in enumerate(places):
+        letter = replace(a_letter(None, reason, digest=b"%d" % number), lane=lane)
+        await ledger.bury_stray(letter, worker="one:1", version="1")
+
+
+async def test_lanes_that_publishers_made_up_are_one(world: World, ledger: Ledger, session: Session) -> None:
+    await started(ledger, session)
+    made_up = [(f"lane{number}", "unrouted") for number in range(5)]
+    await strays(ledger, *made_up, ("", "unrouted"), (LANE, "missing_key"))
+    assert await letters_of(world) == {("", "unrouted"): 6, (LANE, "missing_key"): 1}
+
+
+async def test_a_lane_has_its_commonest_reasons_and_the_others_as_one(
+    world: World, ledger: Ledger, session: Session
+) -> None:
+    await started(ledger, session)
+    reasons = [f"reason_{number:03}" for number in range(MOST + 2)]
+    strayed = [(LANE, reason) for reason in (*reasons, *reasons[2:])]
+    await strays(ledger, *strayed, *((f"lane of {reason}", reason) for reason in reasons))
+    found = await letters_of(world)
+    assert found.pop((LANE, OTHER)) == 2
+    assert found.pop(("", OTHER)) == 2
+    named = {(LANE, reason): 2 for reason in reasons[2:]} | {("", reason): 1 for reason in reasons[:MOST]}
+    assert found == named
+
+
 # --- the values ------------------------------------------------------------------------------------------
 
 
@@ -174,6 +210,13 @@ def test_of_the_minute_before_this_one_counts_what_is_within_sixty_seconds() -> 
 # --- by which rows it is read ----------------------------------------------------------------------------
 
 
+REPORT = """
+insert into acklast.lane_reports (session, lane, heard, concurrency, in_flight, held, started, window_s,
+                                  state)
+values ($1, $2, 0, 1, 0, 0, 0, 1, 'open')
+"""
+
+
 @pytest.fixture
 async def operations(postgres: PostgresWorld) -> AsyncIterator[Operations]:
     made = await Operations.connect(Address.of(postgres.dsn))
@@ -185,14 +228,21 @@ async def test_workers_and_redrives_are_told_from_their_tables(
     postgres: PostgresWorld, operations: Operations
 ) -> None:
     session = await start(postgres.ledger)
-    report = (
-        "insert into acklast.lane_reports (session, lane, heard, concurrency, in_flight, held, started,"
-        " window_s, state) values ($1, $2, 0, 1, 0, 0, 0, 1, 'open')"
-    )
-    await postgres.sql(report, session.id, LANE)
+    await postgres.sql(REPORT, session.id, LANE)
     redrive = "insert into acklast.redrives (lane, selection, letters, actor, login)"
     await postgres.sql(f"{redrive} values ($1, '{{}}', 1, 'a', 'a')", LANE)
     found = await read_backlog(operations)
     assert [(one.lane, one.state, one.workers) for one in found.workers] == [(LANE, "open", 1)]
     assert found.redrives == {"planned": 1}
+    await postgres.sql("delete from acklast.lane_reports")
+
+
+async def test_a_lane_is_known_by_the_daemon_that_has_it_and_by_who_asks(
+    postgres: PostgresWorld, operations: Operations
+) -> None:
+    session = await start(postgres.ledger)
+    await strays(postgres.ledger, ("served", "a"), ("configured", "a"), ("made.up", "a"))
+    await postgres.sql(REPORT, session.id, "served")
+    found = await read_backlog(operations, ["configured"])
+    assert {(one.lane, one.letters) for one in found.dead} == {("served", 1), ("configured", 1), ("", 1)}
     await postgres.sql("delete from acklast.lane_reports")

@@ -11,7 +11,7 @@ from acklast.lane_queues import Queues
 from acklast.ledger.api import State
 from acklast.ledger.backlog import Backlog, Dead, Depth, Oldest, OpenRun, Working
 from acklast.telemetry import catalogue as of
-from acklast.telemetry.metric import MOST, OTHER, Metric, Sample
+from acklast.telemetry.metric import Metric, Sample
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 FOUND = Sampled(Backlog(NOW), at=100.0, took_s=0.02)
@@ -68,28 +68,11 @@ def test_nothing_is_said_of_jobs_that_are_not_counted_yet() -> None:
     assert metrics == {of.SAMPLE_AGE, of.SAMPLE_DURATION, of.REDRIVES}
 
 
-def test_the_rarest_reasons_are_one() -> None:
-    dead = tuple(Dead("a", f"reason_{number}", number) for number in range(1, MOST + 3))
+def test_dead_letters_are_told_as_they_were_read() -> None:
+    dead = (Dead("a", "refused", 2), Dead("", "unrouted", 3))
     series = told(replace(FOUND, backlog=Backlog(NOW, dead=dead)))
     letters = {labels: value for (metric, labels), value in series.items() if metric is of.DEAD_LETTERS}
-    assert len(letters) == MOST + 1
-    assert letters["a", OTHER] == 1 + 2
-
-
-def test_a_lane_that_a_publisher_made_up_has_no_series_of_its_own() -> None:
-    dead = (
-        *(Dead(f"lane{number}", "unrouted", 1) for number in range(100)),
-        *(Dead(f"more{number}", f"reason_{number}", 1) for number in range(MOST + 10)),
-        Dead("a", "refused", 2),
-        Dead("b", "refused", 3),
-    )
-    workers = (Working("b", "open", 1),)
-    series = told(replace(FOUND, backlog=Backlog(NOW, dead=dead, workers=workers)))
-    letters = {labels: value for (metric, labels), value in series.items() if metric is of.DEAD_LETTERS}
-    assert (letters["", "unrouted"], letters["a", "refused"], letters["b", "refused"]) == (100, 2, 3)
-    assert {lane for lane, _ in letters} == {"", "a", "b"}
-    assert len(letters) <= MOST + 1 + 2
-    assert sum(letters.values()) == 100 + MOST + 10 + 5
+    assert letters == {("a", "refused"): 2, ("", "unrouted"): 3}
 
 
 def test_runs_workers_and_redrives_are_told_by_how_they_stand() -> None:

@@ -6,7 +6,7 @@ The one reading that forecasts, metrics and ``acklast why`` and ``top`` go by.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
@@ -16,6 +16,7 @@ import asyncpg
 from acklast.ledger.about import Cancellation, RunAbout
 from acklast.ledger.api import LATELY_S, RunView, State
 from acklast.ledger.run_status import Status, status
+from acklast.telemetry.metric import MOST, OTHER
 from acklast_topology.value import value
 
 PACE_MIN: Final = 60
@@ -73,7 +74,11 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """Dead letters of a lane and reason that nobody has dealt with."""
+    """Dead letters of a lane and reason that nobody has dealt with.
+
+    ``lane`` is empty where it is none that is known: whoever may publish makes those up. A lane has ``MOST``
+    reasons, its commonest; the others are ``OTHER``.
+    """
 
     lane: str
     reason: str
@@ -166,6 +171,10 @@ class Asked(Protocol):
 # One statement, and so one moment. Rows of one shape: ``what`` says which columns mean something. Nothing of
 # ``acklast.jobs`` is read: the counts are sums of what its triggers have added (``job_counts``). What is
 # known of open runs is looked up one by one (``offset 0``): there may be any number of others.
+#
+# Dead letters come as few rows, however many lanes their publishers made up and reasons their handlers: those
+# of a lane that has neither jobs nor a daemon have none, and the rarest reasons of each are one. They are
+# sorted byte by byte: by a language's rules that takes longer than all the rest.
 _READ: Final = """
 with t as materialized (
     select now, date_trunc('minute', now) as minute from (select clock_timestamp()) as c (now)
@@ -178,6 +187,14 @@ level as materialized (
 ),
 open_runs as materialized (
     select distinct run from level where run <> '' and queued + waiting + claimed > 0
+),
+known as materialized (
+    select lane from level union select lane from acklast.lane_reports union select unnest($2::text[])
+),
+letters as (
+    select case when lane in (select lane from known) then lane else '' end as known_lane,
+           reason collate "C" as reason, sum(letters) as letters
+    from acklast.dead_counts group by 1, 2 having sum(letters) <> 0
 )
 select 'at' as what, null::text as lane, null::text as priority, null::text as run, null::text as name,
        t.now as at, null::timestamptz as deadline, (select count(*) from acklast.job_counting) as a,
@@ -209,8 +226,12 @@ from (select c.lane, case when c.minute >= t.minute - interval '1 min' then null
       from acklast.job_counts c cross join t where c.minute > t.minute - make_interval(mins => $1)) as p
 group by p.lane, p.run, p.minute having (sum(p.completed), sum(p.started), sum(p.failed)) <> (0, 0, 0)
 union all
-select 'dead', lane, null, null, reason, null, null, sum(letters)::bigint, 0, 0, 0, 0, 0, 0
-from acklast.dead_counts group by lane, reason having sum(letters) <> 0
+select 'dead', d.lane, null, null, d.name, null, null, sum(d.letters)::bigint, 0, 0, 0, 0, 0, 0
+from (select known_lane as lane, letters,
+             case when row_number() over (partition by known_lane order by letters desc, reason) <= $3
+                  then reason else $4 end as name
+      from letters) as d
+group by d.lane, d.name
 union all
 select 'run', null, null, o.run, null, r.created_at, r.deadline, r.manifest,
        exists (select from acklast.cancelled_runs c where c.run = o.run)::int, 0, 0, 0, e.done, e.cancelled
@@ -230,12 +251,13 @@ from acklast.redrives where ended_at is null group by status
 """
 
 
-async def read_backlog(operations: Asked) -> Backlog:
-    """
+async def read_backlog(operations: Asked, lanes: Collection[str] = ()) -> Backlog:
+    """``lanes``: others that are known, though they may have no jobs and no daemon yet.
+
     Raises:
         LedgerUnavailable: the ledger does not answer.
     """
-    return backlog_of(await operations.fetch(_READ, PACE_MIN))
+    return backlog_of(await operations.fetch(_READ, PACE_MIN, list(lanes), MOST, OTHER))
 
 
 def backlog_of(rows: Sequence[asyncpg.Record]) -> Backlog:

@@ -23,6 +23,7 @@ from acklast.ledger.backlog import (
     ended_lately,
 )
 from acklast.ledger.memory_rows import Job, Rows
+from acklast.telemetry.metric import MOST, OTHER
 from acklast_topology.message import priority_class
 
 
@@ -87,8 +88,15 @@ def _minute(at: datetime) -> datetime:
 
 
 def _dead(rows: Rows) -> list[Dead]:
-    counts = Counter((kept.view.lane, kept.view.reason) for kept in rows.letters)
-    return [Dead(lane, reason, letters) for (lane, reason), letters in counts.items()]
+    known = {lane for lane, _ in rows.jobs}
+    counts = Counter(
+        (kept.view.lane if kept.view.lane in known else "", kept.view.reason) for kept in rows.letters
+    )
+    found, told = Counter[tuple[str, str]](), Counter[str]()
+    for (lane, reason), letters in sorted(counts.items(), key=lambda one: (-one[1], one[0])):
+        found[lane, reason if told[lane] < MOST else OTHER] += letters
+        told[lane] += 1
+    return [Dead(lane, reason, letters) for (lane, reason), letters in found.items()]
 
 
 def _runs(rows: Rows, ended: Counter[str]) -> list[OpenRun]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from acklast.ledger import job_counts
@@ -27,8 +28,9 @@ class Sampling:
     async def close(self) -> None:
         await self._link.close()
 
-    async def read(self) -> tuple[Backlog, Standing]:
-        return await read_backlog(self._link), await read_standing(self._link)
+    async def read(self, lanes: Collection[str] = ()) -> tuple[Backlog, Standing]:
+        """``lanes`` as ``read_backlog`` has it."""
+        return await read_backlog(self._link, lanes), await read_standing(self._link)
 
     async def tidy(self, backlog: Backlog) -> bool:
         """Keep the counts short, and count the jobs from before there were any; whether there was something
