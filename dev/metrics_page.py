@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from acklast.telemetry.catalogue import CATALOGUE
+from acklast.telemetry.catalogue import CATALOGUE, OF_RELAYS, OF_SCHEDULERS
 from acklast.telemetry.metric import MOST, OTHER, Kind, Metric, Origin
 
 FILE: Final = Path(__file__).parents[1] / "docs" / "reference" / "metrics.md"
+
+
+def _listed(metrics: Sequence[Metric]) -> str:
+    return ", ".join(f"`{one.name}`" for one in metrics)
+
 
 _HEAD: Final = f"""\
 # Metrics
@@ -30,6 +35,10 @@ first job; `increase` misses that one.
 | others | the words that stand below the metric |
 
 No label has a key, a job's type or anything else that grows with the work.
+
+A daemon tells all but `acklast.schedule.firings`.
+`acklast relay` tells {_listed(OF_RELAYS)}.
+`acklast scheduler` tells {_listed(OF_SCHEDULERS)}.
 """
 
 _PARTS: Final = (

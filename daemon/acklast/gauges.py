@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from acklast import __version__
 from acklast.broker import Link
 from acklast.config.models import Config
 from acklast.leaving import Left
@@ -37,7 +36,6 @@ class Gauges:
 
     def __call__(self) -> Iterator[Sample]:
         config = self.config()
-        yield Sample(of.BUILD_INFO, (__version__, config.version), 1)
         yield from self._lanes()
         yield from self._budgets(config)
         yield from self._servers()

@@ -93,6 +93,10 @@ class Relay(Chore):
     def part(self, now: float) -> Part:
         return replace(super().part(now), still_s=now - self._round.at, within_s=_STILL_S)
 
+    def text(self) -> str:
+        """How it is while all is well."""
+        return RELAYING
+
     async def run(self) -> None:
         """Publish for ever; while broker or ledger is away try again, and say so once."""
         tries = 0
@@ -129,7 +133,7 @@ class Relay(Chore):
     def _well(self) -> int:
         if self._failing:
             self._emitter.notice("relay.resumed")
-            self._tell_how(RELAYING)
+            self._tell_how(self.text())
             self._failing = ""
         return 0
 

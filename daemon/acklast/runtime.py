@@ -43,11 +43,9 @@ from acklast.reloading import Followers, Reloading, Source
 from acklast.reporter import reports_of
 from acklast.steering import Steering
 from acklast.stop import Stop, Stopped, stop_signals, unless_stopped
-from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
-from acklast.telemetry.spans import Names as Places
-from acklast.telemetry.tracing import server_of
-from acklast.telemetry.wiring import Telemetry, open_telemetry
+from acklast.telemetry.wiring import Telemetry
+from acklast.telling import Telling, telling
 from acklast.upkeep import Upkeep
 from acklast.vitals import Vitals
 from acklast.watchdog import Watchdog
@@ -64,17 +62,13 @@ async def run(config: Config, app: App, read: Callable[[], Config]) -> Exit:
         BrokerUnavailable, LedgerUnavailable: it cannot start now.
     """
     tally = Tally()
-    telemetry = open_telemetry(
-        os.environ,
-        version=config.version,
-        instance=config.instance,
-        lanes={name: lane.budget or "" for name, lane in config.lanes.items()},
-        scraped=config.health.listen is not None,
-        names=Places(config.names.work("{lane}"), server_of(config.broker.addresses())),
-    )
-    sink = log.configure(config.log.level, config.log.format, telemetry.records)
-    emitter = Emitter(sink, tally, *telemetry.sinks)
-    telemetry.start(emitter)
+    async with telling(config, os.environ, tally, scraped=config.health.listen is not None) as told:
+        receipt = await _run(config, app, read, told, tally)
+    return Exit.CUT if receipt.cut else Exit.OK
+
+
+async def _run(config: Config, app: App, read: Callable[[], Config], told: Telling, tally: Tally) -> Receipt:
+    emitter = told.emitter
     app.prepare({name: lane.concurrency for name, lane in config.lanes.items()})
     with Instance(config.state_dir, config.instance) as instance, stop_signals(emitter, reloads=True) as stop:
         servers = Servers(config, os.environ)
@@ -84,15 +78,14 @@ async def run(config: Config, app: App, read: Callable[[], Config]) -> Exit:
             receipt = nothing_begun(config.drain.deadline_s)
         else:
             try:
-                daemon = Daemon(config, app, ledger, emitter, instance.id, servers, telemetry)
+                daemon = Daemon(config, app, ledger, emitter, instance.id, servers, told.telemetry)
                 _collect_seldom()
-                receipt = await daemon.run(stop, tally, Source(read, sink.set_level))
+                receipt = await daemon.run(stop, tally, Source(read, told.sink.set_level))
             finally:
                 await app.stop()
                 await ledger.close()
     emitter.notice("drain.receipt", **said(receipt))
-    await telemetry.close()
-    return Exit.CUT if receipt.cut else Exit.OK
+    return receipt
 
 
 async def _ledger_of(config: Config, servers: Servers, emitter: Emitter) -> PostgresLedger:

@@ -15,6 +15,13 @@ from acklast.config import Config, LogFormat
 from acklast.errors import Exit
 from harness.command import Command
 
+SCHEDULE = """
+[schedules.daily]
+lane = "cleanup"
+cron = "0 3 * * *"
+sql = "select 7 as id"
+key = "{run}:{id}"
+"""
 Started: TypeAlias = tuple[Config, App, Callable[[], Config]]
 
 
@@ -57,3 +64,15 @@ def test_a_lane_that_is_not_configured_starts_nothing(command: Command, started:
     assert done.exit == Exit.CONFIG
     assert "Did you mean 'cleanup'?" in done.err
     assert started == []
+
+
+@pytest.mark.parametrize("name", ["run", "relay", "scheduler"])
+def test_a_wrong_variable_of_the_export_starts_nothing_that_stays(
+    command: Command, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    command.configure(more=SCHEDULE)
+    monkeypatch.setenv("OTEL_METRICS_EXPORTER", "carbon")
+    done = command(name)
+    assert done.exit == Exit.CONFIG
+    assert "OTEL_METRICS_EXPORTER=carbon is not known" in done.err
+    assert "otlp, console, none" in done.err

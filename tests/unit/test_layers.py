@@ -89,6 +89,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "steering",
         "reloading",
         "stop",
+        "telling",
         "vitals",
         "watchdog",
         "health",

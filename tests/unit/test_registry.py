@@ -11,7 +11,7 @@ from acklast.telemetry import catalogue as of
 from acklast.telemetry.catalogue import CATALOGUE, OF_DAEMONS
 from acklast.telemetry.events import Event, Flushed, Notice, Published, Settled
 from acklast.telemetry.metric import FIRED, MOST, Kind, Metric, Origin, Sample
-from acklast.telemetry.registry import Registry, process_registry
+from acklast.telemetry.registry import Registry
 from acklast.telemetry.snapshot import Buckets, Snapshot, Value
 
 LANES = {"rent": "crm", "mail": ""}
@@ -241,11 +241,11 @@ def test_figures_of_the_ledger_say_that_they_are() -> None:
 
 
 def test_firings_are_told_by_the_scheduler_alone() -> None:
-    registry = process_registry(of.FIRINGS, release="7")
+    registry = Registry(only=of.OF_SCHEDULERS)
     registry(Notice("schedule.fired", fields={"schedule": "nightly", "run": "n-1"}))
     registry(Notice("schedule.skipped", "warning", {"schedule": "nightly", "count": 4}))
     registry(Notice("firing.done", fields={"schedule": "nightly", "rows": 100}))
     snapshot = registry.snapshot()
     assert [counted(snapshot, of.FIRINGS, "nightly", one) for one in FIRED] == [1, 1, 4]
-    assert {one.metric for one in snapshot.families} == {of.FIRINGS, of.BUILD_INFO}
+    assert {one.metric for one in snapshot.families} == {of.FIRINGS}
     assert told(Notice("schedule.fired", fields={"schedule": "nightly"})) == told()

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
-from acklast.config import Config, LogFormat, load_app, select
+from acklast.cli.serving import logging_json
+from acklast.config import Config, load_app, select
 from acklast.errors import Exit
 from acklast.runtime import run as run_daemon
 from acklast.stop import early_signals
@@ -40,10 +41,4 @@ def run(
 
 def _chosen(config: Config, lanes: list[str] | None, as_json: bool) -> Config:
     """The configuration as the command line wants it."""
-    chosen = select(config, lanes or [])
-    return _logging_json(chosen) if as_json else chosen
-
-
-def _logging_json(config: Config) -> Config:
-    log = config.log.model_copy(update={"format": LogFormat.JSON})
-    return config.model_copy(update={"log": log})
+    return logging_json(select(config, lanes or []), as_json)

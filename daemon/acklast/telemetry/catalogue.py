@@ -362,4 +362,9 @@ SAMPLE_DURATION = fleet("acklast.sample.duration", "s", (), "How long the ledger
 CATALOGUE: Final = tuple(one for one in list(globals().values()) if isinstance(one, Metric))
 OF_DAEMONS: Final = tuple(one for one in CATALOGUE if one is not FIRINGS)
 """What a daemon tells."""
+_OF_ALL: Final = (DROPPED, EXPORTS_TOTAL, QUEUED, BUILD_INFO)
+OF_RELAYS: Final = (PUBLISHED_TOTAL, *_OF_ALL)
+"""What ``acklast relay`` tells."""
+OF_SCHEDULERS: Final = (FIRINGS, *_OF_ALL)
+"""What ``acklast scheduler`` tells."""
 BY_NAME: Final = {one.name: one for one in CATALOGUE}

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import product
 from typing import Any, Final, TypeAlias
 
-from acklast import __version__
 from acklast.telemetry import catalogue as of
 from acklast.telemetry.cells import Histogram, Settlements
 from acklast.telemetry.events import Event, Flushed, Notice, Published, Settled
@@ -158,13 +157,6 @@ class Registry:
                 for priority, one in cells.queue.items()
             },
         }
-
-
-def process_registry(*metrics: Metric, release: str) -> Registry:
-    """For a process without lanes: it tells these, and what it is."""
-    registry = Registry(only=(*metrics, of.BUILD_INFO))
-    registry.watch(lambda: [Sample(of.BUILD_INFO, (__version__, release), 1)])
-    return registry
 
 
 _OF_JOBS: Final = tuple(

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from typing import Any, Final, Protocol
 
+from acklast import __version__
 from acklast.telemetry import catalogue as of
 from acklast.telemetry.credentials import check_files
 from acklast.telemetry.events import Emitter, Sink
 from acklast.telemetry.exports import Exports
-from acklast.telemetry.metric import DROPS, EXPORTS, Sample
+from acklast.telemetry.metric import DROPS, EXPORTS, Metric, Sample
 from acklast.telemetry.metrics_export import MetricsExport, open_metrics
 from acklast.telemetry.records import Records, open_records
 from acklast.telemetry.registry import Registry
@@ -94,11 +95,12 @@ def open_telemetry(
     lanes: Mapping[str, str] | None = None,
     scraped: bool = False,
     names: Names = NOWHERE,
+    metrics: Collection[Metric] = of.OF_DAEMONS,
 ) -> Telemetry:
     """What the standard ``OTEL_*`` variables switch on. Nothing is imported for what they do not.
 
     ``lanes``: the budget of each, empty where it has none. ``scraped``: metrics can be asked for.
-    ``names``: of the queues, and the broker's.
+    ``names``: of the queues, and the broker's. ``metrics``: what this process can tell.
 
     Raises:
         ConfigError: one of the variables cannot be used.
@@ -106,20 +108,22 @@ def open_telemetry(
     exporting = exporting_of(env)
     check_files(env, exporting)
     exports = Exports()
-    registry = Registry(lanes) if scraped or Signal.METRICS in exporting.routes else None
+    counts = scraped or Signal.METRICS in exporting.routes
+    registry = Registry(lanes, only=metrics) if counts else None
     if registry is not None:
-        registry.watch(partial(_samples_of, exports))
+        registry.watch(partial(_samples_of, exports, version))
     resource = resource_of(exporting, version=version, instance=instance)
     tracer = tracer_of(exporting, env, resource)
     traces = open_traces(exporting, exports, names, resource, version)
     records = open_records(exporting, exports, resource, version)
     counted = registry.snapshot if registry is not None else None
-    metrics = open_metrics(exporting, exports, counted, resource, version)
-    return Telemetry((traces,) if traces else (), exports, registry, tracer, records, metrics)
+    sending = open_metrics(exporting, exports, counted, resource, version)
+    return Telemetry((traces,) if traces else (), exports, registry, tracer, records, sending)
 
 
-def _samples_of(exports: Exports) -> Iterator[Sample]:
-    """What became of what was to be exported, of every signal from the start."""
+def _samples_of(exports: Exports, release: str) -> Iterator[Sample]:
+    """Who tells, and what became of what was to be exported, of every signal from the start."""
+    yield Sample(of.BUILD_INFO, (__version__, release), 1)
     waiting = exports.queued()
     for signal in Signal:
         yield Sample(of.QUEUED, (signal.value,), waiting.get(signal, 0))
