@@ -169,6 +169,30 @@ def calm(random: Random) -> World:
     )
 
 
+def just_begun(random: Random) -> World:
+    """A drain of minutes: a daemon is started on what waits, and half of the time its handler changes."""
+    per_s, long_s = random.choice((1.0, 3.0, 12.0)), random.uniform(0.75, 10) * 60
+    begin = random.uniform(2, 300)
+    midway = begin + long_s * random.uniform(0.2, 0.8)
+    later = steps({0.0: 1.0, midway: random.choice((1.0, random.uniform(0.7, 1.6)))})
+    bound = random.random() < 0.7
+    lane = _lane(random, per_s, long_s, handler_s=later, bound=bound)
+    return World("just begun", [lane], per_s * (3 if bound else 1), steady(1.0), absent=((0.0, begin),))
+
+
+def restarts(random: Random) -> World:
+    """The only daemons are replaced by others, which are there some seconds or a minute later."""
+    per_s, long_s = _drawn(random)
+    count = random.randint(1, 4)
+    begins = sorted(random.uniform(0, long_s) for _ in range(count))
+    spans = [(0.0, random.uniform(1, 60))]
+    for begin in begins:
+        spans.append((max(begin, spans[-1][1] + 60), 0.0))
+        spans[-1] = (spans[-1][0], spans[-1][0] + random.uniform(5, 120))
+    lane = _lane(random, per_s, long_s, bound=random.random() < 0.5)
+    return World("restarts", [lane], per_s * 1.5, steady(1.0), absent=spans)
+
+
 KINDS: Final[tuple[Callable[[Random], World], ...]] = (
     quota_steps,
     handler_ramp,
@@ -181,4 +205,6 @@ KINDS: Final[tuple[Callable[[Random], World], ...]] = (
     in_turns,
     paused,
     calm,
+    just_begun,
+    restarts,
 )

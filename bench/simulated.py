@@ -18,6 +18,7 @@ from typing import Final
 
 from acklast.outlook.binding import Constraint
 from acklast.outlook.facts import Daemon, Facts, Hold, LaneFacts, Minute, Open
+from acklast.outlook.working import Span, Times, minutes_of
 from acklast.reporter import Standing
 
 TICK_S: Final = 0.5
@@ -52,7 +53,8 @@ class World:
     """A fleet. ``quota_per_s`` is the budget's, shared by all lanes; None without one.
 
     ``effective`` (0 to 1) is the part of it that is in force. ``quiet`` and ``paused`` are spans in which
-    nothing starts: the downstream's wish, the operator's. In ``down`` every attempt fails.
+    nothing starts: the downstream's wish, the operator's. In ``down`` every attempt fails. In ``absent`` no
+    daemon lives; the spans do not overlap.
     """
 
     kind: str
@@ -62,6 +64,7 @@ class World:
     quiet: Sequence[tuple[float, float]] = ()
     paused: Sequence[tuple[float, float]] = ()
     down: Sequence[tuple[float, float]] = ()
+    absent: Sequence[tuple[float, float]] = ()
     breaker: bool = False
 
     @property
@@ -162,6 +165,8 @@ class Fleet:
         return int((at + self._offset) // 60)
 
     def _closed(self) -> Constraint | None:
+        if within(self.world.absent, self.now) is not None:
+            return Constraint.NO_WORKER
         if within(self.world.paused, self.now) is not None or within(self.world.quiet, self.now) is not None:
             return Constraint.PAUSED
         if self.world.breaker and within(self.world.down, self.now) is not None:
@@ -266,7 +271,6 @@ class Fleet:
             in_turns=lane.plan.in_turns,
             daemons=self._daemons(lane),
             minutes=self._minutes(lane),
-            busy_s=0.0 if lane.busy_since is None else self.now - lane.busy_since,
             paused=None if paused is None else Hold("paused", paused),
             quiet=None if quiet is None else Hold("asked for quiet", quiet),
             configured_slots=int(lane.plan.slots(0.0)),
@@ -277,13 +281,29 @@ class Fleet:
     def _minutes(self, lane: _Lane) -> list[Minute]:
         this = self._minute(self.now)
         known = [minute for minute in (*lane.ended, *lane.started) if minute > this - _MINUTES]
-        lengths = [(self.now + self._offset) % 60 or 60.0] + [60.0] * _MINUTES
-        return [
-            Minute(lane.ended[this - ago], lane.started[this - ago], lengths[ago])
-            for ago in range(this - min(known, default=this + 1) + 1)
-        ]
+        agos = range(this - min(known, default=this + 1) + 1)
+        counts = [(lane.ended[this - ago], lane.started[this - ago]) for ago in agos]
+        return minutes_of(counts, (self.now + self._offset) % 60 or 60.0, self._times(lane))
+
+    def _times(self, lane: _Lane) -> Times:
+        def past(spans: Sequence[tuple[float, float]]) -> list[Span]:
+            return [
+                Span(begin - self.now, min(end, self.now) - self.now)
+                for begin, end in spans
+                if begin < self.now
+            ]
+
+        begins = [0.0, *(end for _, end in self.world.absent)]
+        ends = [*(begin for begin, _ in self.world.absent), float("inf")]
+        return Times(
+            here=past(list(zip(begins, ends, strict=True))),
+            stops=past(self.world.paused),
+            busy_s=0.0 if lane.busy_since is None else self.now - lane.busy_since,
+        )
 
     def _daemons(self, lane: _Lane) -> tuple[Daemon, ...]:
+        if within(self.world.absent, self.now) is not None:
+            return ()
         rate, quota = self.rate_per_s, self.world.quota_per_s
         period_s = self.world.period_s
         window_s = _WINDOW_S if quota is None else max(_WINDOW_S, period_s)

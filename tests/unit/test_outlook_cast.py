@@ -22,7 +22,6 @@ def lane(**more: Any) -> LaneFacts:
     known: dict[str, Any] = {
         "daemons": (DAEMON,),
         "minutes": TWO_A_SECOND,
-        "busy_s": 3600.0,
         "configured_slots": 10,
     }
     return LaneFacts(**(known | more))
@@ -188,6 +187,6 @@ def test_a_moment_beyond_the_calendar_is_none() -> None:
 
 
 def test_in_its_first_minute_a_lane_goes_by_the_last_seconds() -> None:
-    begun = lane(minutes=[Minute(40, 40, 50.0)], busy_s=20.0)
+    begun = lane(minutes=[Minute(40, 40, 50.0)])
     found = run_of(facts({"a": begun}, Open("a", "r", 1200)))
     assert found.per_s == 2.0  # 60 starts in the last 30 seconds

@@ -13,6 +13,7 @@ from acklast.errors import LedgerUnavailable
 from acklast.ledger.api import State
 from acklast.ledger.backlog import Backlog, Depth, Oldest, OpenRun, Pace
 from acklast.ledger.controls import Control, Kind, Target
+from acklast.ledger.presence import Session, Stop
 from acklast.ledger.standing import DaemonView, Pause, Standing
 from acklast.outlook.binding import Binding, Constraint
 from acklast.outlook.cast import Basis, Finish, Outlook, Prospect
@@ -105,19 +106,57 @@ def test_minutes_go_back_to_the_first_in_which_anything_happened() -> None:
 
     found = facts(Backlog(AT, pace=(pace(3, 10), pace(1, 5), pace(1, 2, None))))
     assert found.lanes["a"].minutes == [
-        Minute(0, 0, 20.0),
-        Minute(9, 9),
-        Minute(0, 0),
-        Minute(11, 11),
+        Minute(0, 0, 20.0, idle_s=20.0),  # nothing waits: there was nothing to do
+        Minute(9, 9, fresh=True, sure=False),
+        Minute(0, 0, idle_s=60.0),
+        Minute(11, 11, fresh=True, sure=False),
     ]
     assert found.lanes["b"].minutes == []
 
 
-def test_what_daemons_say_and_for_how_long_something_waits() -> None:
+def ago(seconds: float) -> datetime:
+    return AT - timedelta(seconds=seconds)
+
+
+HOURS_AGO: Final = ago(9000.0)
+SOME: Final = (Pace("a", "r", TOP, 20, 20, 0), Pace("a", "r", TOP - timedelta(minutes=1), 5, 6, 0))
+WAITED: Final = Backlog(AT, oldest=(Oldest("a", "normal", HOURS_AGO),), pace=SOME)
+
+
+def worked(standing: Standing, backlog: Backlog = WAITED) -> list[float]:
+    return [one.worked_s for one in facts(backlog, standing).lanes["a"].minutes]
+
+
+def test_a_minute_counts_from_the_start_of_the_first_daemon_of_the_lane() -> None:
+    begun = replace(NOBODY, lanes={"a": (VIEW,)}, sessions=(Session(1, ago(25.0)), Session(2, HOURS_AGO)))
+    assert worked(begun) == [20.0, 5.0]
+    replaced = (Session(1, ago(25.0)), Session(0, HOURS_AGO, ago(40.0)))
+    assert worked(replace(begun, sessions=replaced)) == [20.0, 45.0]
+
+
+def test_a_minute_counts_without_a_pause_of_its_lane_or_budget() -> None:
+    there = replace(NOBODY, lanes={"a": (VIEW,)}, sessions=(Session(1, HOURS_AGO),))
+    over = (
+        Stop(Target.LANE, "a", None, ago(70.0)),
+        Stop(Target.BUDGET, "api", ago(30.0), ago(15.0)),
+        Stop(Target.LANE, "b", HOURS_AGO, None),
+        Stop(Target.BUDGET, "other", HOURS_AGO, None),
+    )
+    assert worked(replace(there, stops=over)) == [15.0, 40.0]
+    now = Control(Target.LANE, "a", Kind.PAUSE, "ann", "", ago(5.0), left_s=None)
+    assert worked(replace(there, controls=(now,))) == [15.0, 60.0]
+
+
+def test_the_first_minute_counts_from_when_the_jobs_of_an_open_run_came() -> None:
+    there = replace(NOBODY, lanes={"a": (VIEW,)}, sessions=(Session(1, HOURS_AGO),))
+    came = Backlog(AT, (depth(State.CLAIMED, 5),), pace=SOME, runs=(run("r", -40.0), run("old", -9000.0)))
+    assert worked(there, came) == [20.0, 20.0]
+
+
+def test_what_daemons_say_counts_while_they_live() -> None:
     standing = replace(NOBODY, lanes={"a": (VIEW, replace(VIEW, live=False))})
-    oldest = (Oldest("a", "high", AT - timedelta(seconds=5)), Oldest("a", "low", AT - timedelta(minutes=9)))
-    lane = facts(Backlog(AT, oldest=oldest), standing).lanes["a"]
-    assert (lane.slots, lane.in_flight, lane.starts_per_s, lane.busy_s) == (8, 5, 4.0, 540.0)
+    lane = facts(Backlog(AT), standing).lanes["a"]
+    assert (lane.slots, lane.in_flight, lane.starts_per_s) == (8, 5, 4.0)
 
 
 def test_pauses_and_lowered_limits_are_told_with_their_end() -> None:

@@ -11,6 +11,7 @@ import asyncpg
 
 from acklast.ledger.backlog import Asked
 from acklast.ledger.controls import Control, control_of
+from acklast.ledger.presence import Session, Stop, read_sessions, read_stops
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,10 @@ class Standing:
     lanes: Mapping[str, tuple[DaemonView, ...]]
     pauses: Mapping[str, Pause]
     controls: tuple[Control, ...]
+    sessions: tuple[Session, ...] = ()
+    """Of all daemons, and of those that have ended in the last hour."""
+    stops: tuple[Stop, ...] = ()
+    """What operators had paused lately."""
 
 
 _SILENT_S: Final = 3600.0
@@ -96,6 +101,8 @@ async def read_standing(operations: Asked) -> Standing:
         {lane: tuple(daemons) for lane, daemons in lanes.items()},
         {row["name"]: Pause(row["paused_until"], row["reason"]) for row in await operations.fetch(_PAUSES)},
         tuple(control_of(row) for row in await operations.fetch(_CONTROLS)),
+        await read_sessions(operations),
+        await read_stops(operations),
     )
 
 

@@ -234,11 +234,13 @@ def _s(seconds: float) -> str:
 def handler_time_s(lane: LaneFacts) -> float | None:
     """How long a handler takes now: what is in flight over what starts, or started in the last minute."""
     recent = next((one for one in lane.minutes if one.length_s >= 60 and one.started), None)
-    per_s = lane.starts_per_s or (recent.started / recent.length_s if recent else 0.0)
+    per_s = lane.starts_per_s or (recent.started / recent.worked_s if recent and recent.worked_s else 0.0)
     return lane.in_flight / per_s if per_s and lane.in_flight else None
 
 
 def _earlier_s(lane: LaneFacts) -> float | None:
     """How long a handler took at most in the hour before: its slots over what started in a usual minute."""
-    rates = sorted(one.started / one.length_s for one in lane.minutes[_RECENT:] if one.started)
+    rates = sorted(
+        one.started / one.worked_s for one in lane.minutes[_RECENT:] if one.started and one.worked_s
+    )
     return lane.slots / rates[len(rates) // 2] if rates else None

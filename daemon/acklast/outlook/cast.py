@@ -12,7 +12,7 @@ from typing import Final
 from acklast.forecast import LanePace, Load, flow
 from acklast.outlook.binding import Binding, Constraint, binding, effective_per_s, handler_time_s
 from acklast.outlook.facts import ENOUGH, Facts, LaneFacts, Open
-from acklast.outlook.pace import RULES, Pace, Rules, pace
+from acklast.outlook.pace import RULES, Flight, Pace, Rules, pace
 from acklast.reporter import Standing
 
 BAND: Final = 0.8
@@ -137,7 +137,7 @@ def _lanes(facts: Facts, rules: Rules) -> dict[str, _Lane]:
 
 def _pace(lane: LaneFacts, rules: Rules) -> Pace | None:
     """By the minutes; in its first one a lane has begun somewhere, and the last seconds say more."""
-    known = pace(lane.minutes, lane.busy_s, rules)
+    known = pace(lane.minutes, Flight(lane.in_flight, lane.slots), rules)
     lately = sum(one.started for one in lane.daemons)
     if known is None or known.minutes > 1 or known.stalled_s or lately < ENOUGH:
         return known

@@ -13,11 +13,22 @@ ENOUGH: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Minute:
-    """What a lane did in one minute. ``length_s`` is shorter for the one that still runs."""
+    """What a lane did in one minute. ``length_s`` is shorter for the one that still runs.
+
+    For ``idle_s`` of it nobody was there to work, or there was nothing to do. ``fresh``: before it nothing
+    was in flight. ``sure`` is False where work came in it and nobody can tell when.
+    """
 
     ended: int
     started: int
     length_s: float = 60.0
+    idle_s: float = 0.0
+    fresh: bool = False
+    sure: bool = True
+
+    @property
+    def worked_s(self) -> float:
+        return self.length_s - self.idle_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +73,8 @@ class LaneFacts:
     """One lane.
 
     ``minutes`` are the last ones, the newest first, without those before the first that is known.
-    ``busy_s``: for how long something has been there to be started, at least. ``configured_slots`` are those
-    of the daemons that live, before what an operator lowered. ``retry_s``: what a job's first retry waits, in
-    the mean; the next ones twice as long each, up to ``retry_cap_s``.
+    ``configured_slots`` are those of the daemons that live, before what an operator lowered. ``retry_s``:
+    what a job's first retry waits, in the mean; the next ones twice as long each, up to ``retry_cap_s``.
     """
 
     budget: str | None = None
@@ -72,7 +82,6 @@ class LaneFacts:
     in_turns: bool = False
     daemons: tuple[Daemon, ...] = ()
     minutes: Sequence[Minute] = ()
-    busy_s: float = 0.0
     paused: Hold | None = None
     """By an operator."""
     quiet: Hold | None = None
@@ -96,7 +105,8 @@ class LaneFacts:
         if lately >= ENOUGH or not self.minutes:
             return sum(one.started / one.window_s for one in self.daemons)
         newest = self.minutes[:2]
-        return sum(one.started for one in newest) / sum(one.length_s for one in newest)
+        worked_s = sum(one.worked_s for one in newest)
+        return sum(one.started for one in newest) / worked_s if worked_s else 0.0
 
 
 @dataclass(frozen=True, slots=True)

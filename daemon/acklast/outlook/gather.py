@@ -16,6 +16,7 @@ from acklast.ledger.controls import Control, Target
 from acklast.ledger.standing import DaemonView, Pause, Standing, read_standing
 from acklast.outlook.cast import Outlook, outlook
 from acklast.outlook.facts import Daemon, Facts, Hold, LaneFacts, Minute, Open
+from acklast.outlook.working import Span, Times, minutes_of
 from acklast.pacing.controls import Controls
 from acklast.policy import Policy
 
@@ -124,14 +125,13 @@ def _lane(config: Config, lane: str, backlog: Backlog, standing: Standing, contr
     slots = sum(one.concurrency for one in live)
     quiet = standing.pauses.get(budget) if budget is not None else None
     paused = controls.pause(lane, budget, 0.0)
-    since = [one.since for one in backlog.oldest if one.lane == lane]
+    times = _times(lane, budget, backlog, standing, paused)
     return LaneFacts(
         budget=budget,
         weight=settings.weight if settings else 1.0,
         in_turns=settings is not None and settings.fair_by == parse_fair_by("run"),
         daemons=tuple(map(_daemon, live)),
-        minutes=_minutes(backlog, lane),
-        busy_s=max(((backlog.at - one).total_seconds() for one in since), default=0.0),
+        minutes=_minutes(backlog, lane, times),
         paused=None if paused is None else Hold(_said(paused), paused.left_s),
         quiet=_quiet(quiet, backlog.at) if quiet is not None else None,
         configured_slots=max(slots, settings.concurrency * len(live)) if settings else slots,
@@ -171,7 +171,7 @@ def _clock(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
 
 
-def _minutes(backlog: Backlog, lane: str) -> list[Minute]:
+def _minutes(backlog: Backlog, lane: str, times: Times) -> list[Minute]:
     """The newest first, back to the first one in which anything happened."""
     ended: dict[datetime, int] = {}
     started: dict[datetime, int] = {}
@@ -184,4 +184,32 @@ def _minutes(backlog: Backlog, lane: str) -> list[Minute]:
     count = 0 if not begun else round((this - min(begun)) / _MINUTE) + 1
     running_s = max(1.0, (backlog.at - this).total_seconds())
     moments = [this - number * _MINUTE for number in range(count)]
-    return [Minute(ended.get(at, 0), started.get(at, 0), running_s if at == this else 60.0) for at in moments]
+    return minutes_of([(ended.get(at, 0), started.get(at, 0)) for at in moments], running_s, times)
+
+
+def _times(
+    lane: str, budget: str | None, backlog: Backlog, standing: Standing, paused: Control | None
+) -> Times:
+    """When somebody was there, and when something was to be done, as far as it is known."""
+    at = backlog.at
+    live = {one.session for one in standing.lanes.get(lane, ()) if one.live}
+    stops = [
+        _span(one.begin, one.end, at)
+        for one in standing.stops
+        if (one.target, one.name) in ((Target.LANE, lane), (Target.BUDGET, budget))
+    ]
+    since = [one.since for one in backlog.oldest if one.lane == lane]
+    mine = {one.run for one in backlog.depths if one.lane == lane and one.state in OPEN}
+    came = (one.created_at for one in backlog.runs if one.run in mine)
+    return Times(
+        # Which lanes a session that has ended served is not known: it counts for every one.
+        here=[_span(one.begin, one.end, at) for one in standing.sessions if one.end or one.session in live],
+        stops=stops if paused is None else [*stops, _span(paused.at, None, at)],
+        busy_s=max(((at - one).total_seconds() for one in since), default=0.0),
+        came=[(one - at).total_seconds() for one in came if one is not None],
+    )
+
+
+def _span(begin: datetime | None, end: datetime | None, now: datetime) -> Span:
+    begin_s = float("-inf") if begin is None else (begin - now).total_seconds()
+    return Span(begin_s, 0.0 if end is None else min(0.0, (end - now).total_seconds()))

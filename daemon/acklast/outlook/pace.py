@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from math import sqrt
 from typing import Final
 
@@ -48,12 +47,32 @@ _SAYS_S: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
+class Flight:
+    """What is in flight, of so many slots."""
+
+    jobs: int
+    slots: int
+
+    @property
+    def lag(self) -> float:
+        """By how many jobs what has ended is behind what was done, since a beginning with none in flight.
+
+        Where slots are free, jobs begin one after the other, and all that are in flight are behind. Where
+        all slots are in use they began together, and are half-way through in the mean.
+        """
+        return self.jobs * (1 - 0.5 * min(1.0, self.jobs / self.slots)) if self.slots else 0.0
+
+
+NONE: Final = Flight(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
 class Pace:
     """What lately happened, as a rate.
 
-    ``per_s``: jobs that end in a second. ``spread``: the standard deviation of its logarithm, as it is
-    now. ``stalled_s``: since when nothing ended at
-    all though something was there to be done. ``ended`` jobs in ``minutes`` are what it goes by.
+    ``per_s``: jobs that end in a second. ``spread``: the standard deviation of its logarithm, as it is now.
+    ``stalled_s``: since when nothing ended at all though something was there to be done. ``ended`` jobs in
+    ``minutes``, in which ``worked_s`` were worked, are what it goes by.
     """
 
     per_s: float
@@ -62,15 +81,15 @@ class Pace:
     stalled_s: float
     ended: int
     minutes: int
+    worked_s: float
 
 
-def pace(minutes: Sequence[Minute], busy_s: float, rules: Rules = RULES) -> Pace | None:
-    """``minutes``: the newest first; those with nothing in them from before ``busy_s`` may have been idle.
-
-    None where nothing ended in any of them.
-    """
-    stalled, rest = _stalled(_at_work(minutes, busy_s))
-    chosen = _of_one_rate(rest, rules)
+def pace(minutes: Sequence[Minute], in_flight: Flight = NONE, rules: Rules = RULES) -> Pace | None:
+    """``minutes``: the newest first. None where nothing ended in any of them."""
+    stalled, rest = _stalled(_at_work(minutes))
+    starts = _starts_per_job(rest, in_flight.jobs)
+    lag = in_flight.lag / starts
+    chosen = _of_one_rate([_Part.of(one, lag) for one in rest], rules)
     weights = [0.5 ** (number / rules.half_life_min) for number in range(len(chosen))]
     length_s = sum(w * one.length_s for w, one in zip(weights, chosen, strict=True))
     ended = sum(w * one.ended for w, one in zip(weights, chosen, strict=True))
@@ -84,46 +103,49 @@ def pace(minutes: Sequence[Minute], busy_s: float, rules: Rules = RULES) -> Pace
     return Pace(
         per_s,
         spread,
-        _starts_per_job(rest),
+        starts,
         stalled,
-        sum(one.ended for one in chosen),
+        round(sum(one.ended for one in chosen)),
         len(chosen),
+        sum(one.length_s for one in chosen),
     )
 
 
-def _at_work(minutes: Sequence[Minute], busy_s: float) -> list[Minute]:
-    """Without the minutes in which there may have been nothing to do, for all or for some of their time."""
-    ages = list(accumulate((one.length_s for one in minutes), initial=0.0))
-    idle = [
-        not (one.ended or one.started or age_s < busy_s - one.length_s / 2)
-        for one, age_s in zip(minutes, ages[:-1], strict=True)
-    ]
-    # In the first minute after an idle one work may have come at its end: it says too little of the rate.
-    whole = [
-        one
-        for one, end_s, before, mine in zip(minutes, ages[1:], [*idle, True][1:], idle, strict=True)
-        if not mine and (not before or end_s <= busy_s)
-    ]
-    if sum(one.length_s for one in whole) >= _SAYS_S:
-        return whole
-    return [one for one, mine in zip(minutes, idle, strict=True) if not mine]
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A minute, for as long as it was worked in."""
+
+    ended: float
+    length_s: float
+
+    @classmethod
+    def of(cls, minute: Minute, lag: float) -> _Part:
+        """``lag``: what has not ended yet of the work that a fresh beginning has done."""
+        return cls(minute.ended + lag * minute.fresh, minute.worked_s)
+
+
+def _at_work(minutes: Sequence[Minute]) -> list[Minute]:
+    """Those that were worked in; those in which work came at some time only where nothing else is known."""
+    worked = [one for one in minutes if one.worked_s > 0]
+    sure = [one for one in worked if one.sure]
+    return sure if sum(one.worked_s for one in sure) >= _SAYS_S else worked
 
 
 def _stalled(minutes: Sequence[Minute]) -> tuple[float, Sequence[Minute]]:
     """For how long next to nothing ended, and what was before. Less than a minute is no standstill."""
-    usual = sorted(one.ended / one.length_s for one in minutes if one.ended)
+    usual = sorted(one.ended / one.worked_s for one in minutes if one.ended)
     little = 0.02 * usual[len(usual) // 2] if usual else 0.0
     stalled_s, number = 0.0, 0
     for one in minutes:
-        expected = usual[len(usual) // 2] * one.length_s if usual else 0.0
-        if expected < 5 or one.ended > little * one.length_s:
+        expected = usual[len(usual) // 2] * one.worked_s if usual else 0.0
+        if expected < 5 or one.ended > little * one.worked_s:
             break
-        stalled_s += one.length_s
+        stalled_s += one.worked_s
         number += 1
     return (stalled_s, minutes[number:]) if stalled_s >= 60 else (0.0, minutes)
 
 
-def _of_one_rate(minutes: Sequence[Minute], rules: Rules) -> Sequence[Minute]:
+def _of_one_rate(minutes: Sequence[_Part], rules: Rules) -> Sequence[_Part]:
     """The newest minutes, up to the last lasting change."""
     ended, length_s, odd = 0.0, 0.0, 0
     for number, one in enumerate(minutes):
@@ -136,7 +158,7 @@ def _of_one_rate(minutes: Sequence[Minute], rules: Rules) -> Sequence[Minute]:
     return minutes
 
 
-def _rough(minutes: Sequence[Minute], per_s: float) -> float:
+def _rough(minutes: Sequence[_Part], per_s: float) -> float:
     """How much the minutes differ beyond what chance makes of them, as a part of the rate."""
     if len(minutes) < 3:
         return 0.0
@@ -149,8 +171,10 @@ def _rough(minutes: Sequence[Minute], per_s: float) -> float:
     return sqrt(max(0.0, seen - chance) / expected)
 
 
-def _starts_per_job(minutes: Sequence[Minute]) -> float:
-    """Starts for each job that ended; one at least."""
+def _starts_per_job(minutes: Sequence[Minute], in_flight: int) -> float:
+    """Starts for each job that ended; one at least. Those that are in flight since a beginning with none have
+    come to nothing yet.
+    """
     ended = sum(one.ended for one in minutes)
-    started = sum(one.started for one in minutes)
+    started = sum(one.started for one in minutes) - in_flight * any(one.fresh for one in minutes)
     return max(1.0, started / ended) if ended else 1.0
