@@ -257,7 +257,7 @@ async def read_backlog(operations: Asked, lanes: Collection[str] = ()) -> Backlo
     Raises:
         LedgerUnavailable: the ledger does not answer.
     """
-    return backlog_of(await operations.fetch(_READ, PACE_MIN, list(lanes), MOST, OTHER))
+    return backlog_of(await operations.fetch(_READ, PACE_MIN, tuple(lanes), MOST, OTHER))
 
 
 def backlog_of(rows: Sequence[asyncpg.Record]) -> Backlog:
