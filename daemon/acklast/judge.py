@@ -317,7 +317,12 @@ def context_of(
     entry: Entry,
     trace: Trace | None = None,
 ) -> Context:
-    """What a handler, or a reconcile, knows of its job."""
+    """What a handler, or a reconcile, knows of its job.
+
+    Nothing here refers back to the context: what is in no cycle is freed when the job is over, and what is
+    in one waits until the garbage collector walks over all that is in flight.
+    """
+    follow_ups: list[Job] = []
 
     def transaction(result: Any) -> AbstractAsyncContextManager[Any]:
         record = Record(
@@ -329,11 +334,11 @@ def context_of(
             reason="",
             started_at=claimed.now,
             effect_at=clock.now(),
-            follow_ups=context.follow_ups,
+            follow_ups=follow_ups,
         )
         return lane.ledger.transaction(session, record)
 
-    context = Context(
+    return Context(
         key=envelope.key,
         lane=lane.name,
         type=envelope.type,
@@ -349,5 +354,5 @@ def context_of(
         now=clock.now,
         trace=trace,
         inject=lane.tracer.inject,
+        follow_ups=follow_ups,
     )
-    return context

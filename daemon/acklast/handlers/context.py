@@ -102,6 +102,7 @@ class Context:
         now: Callable[[], datetime] = _utc_now,
         trace: Trace | None = None,
         inject: Callable[[Trace, str], dict[str, str]] = Trace.carried,
+        follow_ups: list[Job] | None = None,
     ) -> None:
         self.key: Final = key
         self.lane: Final = lane
@@ -126,7 +127,7 @@ class Context:
         self.completed = False
         """``transaction`` has committed: the job is done, whatever happens next."""
         self.result: Any = None
-        self.follow_ups: Final[list[Job]] = []
+        self.follow_ups: Final[list[Job]] = [] if follow_ups is None else follow_ups
         """What ``enqueue`` was given."""
         self.pace: PaceHint | None = None
         """What the downstream last said of its quota: it may slow the lane's budget."""

@@ -84,12 +84,16 @@ async def _inline(
         limit.stop()
     if error is None and task.cancelling() == before:
         return Ended(value)
-    stop = who_stopped(task.cancelling() - before, limit.fired, cut())
-    if stop is Stop.OUTER and isinstance(error, CancelledError):
-        _take_back(task, limit.fired)
-        raise error
-    _take_back(task, task.cancelling() - before)
-    return Ended(value, error, stop)
+    try:
+        stop = who_stopped(task.cancelling() - before, limit.fired, cut())
+        if stop is Stop.OUTER and isinstance(error, CancelledError):
+            _take_back(task, limit.fired)
+            raise error
+        _take_back(task, task.cancelling() - before)
+        return Ended(value, error, stop)
+    finally:
+        # Its traceback has this frame: that is a cycle, and all that the job holds would wait in it.
+        error = None
 
 
 def who_stopped(cancels: int, ours: int, cut: bool) -> Stop:
