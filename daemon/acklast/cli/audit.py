@@ -8,10 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from acklast.cli.dead_select import moment_or_ago
-from acklast.cli.dead_show import safe
 from acklast.cli.lane_target import operations_of
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
-from acklast.cli.output import line, people, say_json, second
+from acklast.cli.output import line, people, safe, say_json, second
 from acklast.config import Config
 from acklast.errors import Exit
 from acklast.ledger.audit import Asked, Entry, entries

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from acklast.cli.lane_target import operations_of
+from acklast.cli.output import safe
 from acklast.config import Config
 from acklast.errors import AcklastError
 from acklast.ledger.audit import put_down
@@ -31,4 +32,4 @@ async def audited_if_there(
     try:
         await audited(config, operator, action, effect)
     except AcklastError as error:
-        sys.stderr.write(f"warning: the audit has no entry of this: {error.what}\n")
+        sys.stderr.write(f"warning: the audit has no entry of this: {safe(error.what)}\n")

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     Progress,
@@ -20,6 +19,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.text import Text
+
+from acklast.cli.output import people, safe
 
 
 class Rate:
@@ -63,7 +64,7 @@ class Bar:
     def say(self, text: str) -> None:
         """Print a line on standard output, above the bar where both are the same terminal."""
         if self._progress.disable or not sys.stdout.isatty():
-            sys.stdout.write(f"{text}\n")
+            sys.stdout.write(f"{safe(text)}\n")
         else:
             self._progress.console.print(text)
 
@@ -84,7 +85,7 @@ class _TimeColumn(ProgressColumn):
 @contextmanager
 def bar(size: int | None, what: str) -> Iterator[Bar]:
     """A bar for ``size`` bytes, or whatever is counted."""
-    console = Console(stderr=True, markup=False, emoji=False, highlight=False)
+    console = people(stderr=True)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from aio_pika.abc import AbstractConnection
 from aiormq.exceptions import AMQPError
-from rich.console import Console
 
 from acklast.clearing import Clearing
+from acklast.cli.output import people
 from acklast.config import Config
 from acklast.errors import TopologyError
 from acklast.management import Seen, seen
@@ -111,7 +111,7 @@ def _listed(config: Config) -> Callable[[], Any]:
 @contextmanager
 def telling(*, quiet: bool) -> Iterator[Tell]:
     """Says on standard error, on a terminal, which step has been done."""
-    console = Console(stderr=True, markup=False, emoji=False, highlight=False)
+    console = people(stderr=True)
     if quiet or not console.is_terminal:
         yield lambda step, queue, count: None
         return

@@ -21,11 +21,11 @@ from acklast.cli.dead_select import (
     token,
     wanted_of,
 )
-from acklast.cli.dead_show import document, redaction_of, safe, tell
+from acklast.cli.dead_show import document, redaction_of, tell
 from acklast.cli.exits import epilog
 from acklast.cli.lane_target import operations_of
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
-from acklast.cli.output import people, plain, say_json, second
+from acklast.cli.output import people, plain, safe, say_json, second
 from acklast.config import Config
 from acklast.errors import Exit
 from acklast.ledger import dead

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from acklast.cli.output import plain, second
+from acklast.cli.output import plain, safe, second
 from acklast.config import Config
 from acklast.ledger.dead import Entry, Note, Whole
 from acklast.ledger.trials import Trial
@@ -71,7 +71,8 @@ def tell(
             console.print(f"  its payload is not shown: {_WITHHELD}")
         case _:
             console.print(f"  payload ({body.form}):")
-            console.print(safe(body.text or "", keep="\n\t"))
+            for row in (body.text or "").split("\n"):
+                console.print(row)
 
 
 def _lines(letter: Whole) -> list[tuple[str, Any]]:
@@ -110,11 +111,3 @@ def fate(one: Trial) -> str:
             return f"{one.outcome}{again} at {second(one.settled_at)}{why}"
         case _:
             return f"not tried yet; it failed of {safe(one.reason)}  {one.failure}"
-
-
-def safe(text: str, keep: str = "") -> str:
-    """Text that does nothing to a terminal: control characters are escaped."""
-    return "".join(
-        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode()
-        for char in text
-    )

@@ -9,10 +9,9 @@ from typing import Annotated
 
 import typer
 
-from acklast.cli.dead_show import safe
 from acklast.cli.lane_target import As, operations_of, operator_of, reason_of
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
-from acklast.cli.output import people, say_json
+from acklast.cli.output import people, safe, say_json
 from acklast.config import Config
 from acklast.errors import AcklastError, Exit
 from acklast.ledger.erase import Erased, Left, lanes_of

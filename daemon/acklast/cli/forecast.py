@@ -9,12 +9,11 @@ from typing import Annotated, Final
 
 import typer
 from rich.console import Group
-from rich.text import Text
 
 from acklast.cli.forecast_view import document, lines
 from acklast.cli.lane_target import operations_of
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
-from acklast.cli.output import people, say_json
+from acklast.cli.output import people, say_json, text_of
 from acklast.cli.queues import Queues, look
 from acklast.cli.run_target import no_such_run
 from acklast.cli.servers import ledger_of
@@ -133,7 +132,7 @@ async def _watch(config: Config, wanted: Wanted, *, as_json: bool) -> Told:
 
 
 def _picture(told: Told) -> Group:
-    return Group(*(Text(text, style=style or "") for text, style in lines(told.outlook, told.blind)))
+    return Group(*(text_of(text, style or "") for text, style in lines(told.outlook, told.blind)))
 
 
 _LOOK: Final[Look[Told]] = Look(

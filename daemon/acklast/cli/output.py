@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions
+from rich.segment import Segment
+from rich.text import Text
+
+SEVERAL: Final = "\n\t"
+"""What a text of several lines keeps."""
 
 
 def plain(value: Any) -> Any:
@@ -37,9 +44,28 @@ def second(at: datetime | None) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if at else "-"
 
 
+def safe(text: str, keep: str = "") -> str:
+    """Text that does nothing to a terminal: what cannot be seen is escaped, as what turns text round is."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+_UNSEEN: Final = re.compile(r"[^ -~]")
+
+
 def line(value: Any) -> str:
     """One JSON document on one line."""
-    return json.dumps(plain(value), ensure_ascii=False, default=str)
+    text = json.dumps(plain(value), ensure_ascii=False, default=str)
+    # JSON itself lets some of them stand, such as U+009B, with which a command to a terminal begins.
+    return text if text.isprintable() else _UNSEEN.sub(_escaped, text)
+
+
+def _escaped(char: re.Match[str]) -> str:
+    return char[0] if char[0].isprintable() else json.dumps(char[0])[1:-1]
 
 
 def say_json(value: Any) -> None:
@@ -47,14 +73,40 @@ def say_json(value: Any) -> None:
     sys.stdout.write(f"{line(value)}\n")
 
 
-def people() -> Console:
+class People(Console):
+    """A console that shows what others wrote, and does nothing that it says.
+
+    Keys, reasons and names come from publishers, handlers and operators: a terminal obeys an escape in one,
+    and a line break makes a line that nobody said.
+    """
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        """Each string on its line; one of several is printed line by line."""
+        super().print(*(safe(one, "\t") if isinstance(one, str) else one for one in objects), **how)
+
+    def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """The segments of anything, tables and pictures too."""
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment(safe(segment.text, SEVERAL), segment.style)
+
+
+def people(*, stderr: bool = False) -> Console:
     """Standard output for people. No markup and no emoji: a key may hold ``[red]`` or ``:bug:``."""
-    return Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
+    return People(markup=False, emoji=False, highlight=False, soft_wrap=not stderr, stderr=stderr)
+
+
+def text_of(text: str, style: str = "") -> Text:
+    """One line of a picture."""
+    return Text(safe(text), style=style)
 
 
 def complain(what: str, remedy: str, code: int, *, as_json: bool) -> None:
     """Print an error on standard error: what it is, and what to do about it."""
-    if as_json:
-        sys.stderr.write(f"{line({'error': {'what': what, 'remedy': remedy, 'exit': int(code)}})}\n")
-    else:
-        sys.stderr.write(f"error: {what}\n  {remedy}\n")
+    with suppress(OSError):  # where nobody can be told, the exit code still tells
+        if as_json:
+            sys.stderr.write(f"{line({'error': {'what': what, 'remedy': remedy, 'exit': int(code)}})}\n")
+        else:
+            sys.stderr.write(f"error: {safe(what, SEVERAL)}\n  {safe(remedy, SEVERAL)}\n")

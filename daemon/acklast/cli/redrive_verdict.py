@@ -9,10 +9,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from acklast.cli.dead_show import safe
 from acklast.cli.lane_target import As, operations_of, operator_of, reason_of
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
-from acklast.cli.output import people, say_json
+from acklast.cli.output import people, safe, say_json
 from acklast.cli.redrive_given import RedriveId, Tolerate, parse_part
 from acklast.cli.redrive_view import document, headline, tell
 from acklast.config import Config

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from acklast.cli.dead_show import fate, safe
-from acklast.cli.output import plain, second
+from acklast.cli.dead_show import fate
+from acklast.cli.output import plain, safe, second
 from acklast.cli.redrive_given import RATE, parse_rate, shown_rate
 from acklast.cli.spans import span
 from acklast.ledger.redrive_plan import EXCLUDED, Preview

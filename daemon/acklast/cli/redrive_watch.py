@@ -9,9 +9,9 @@ from typing import Final
 
 from rich.console import Group
 from rich.progress_bar import ProgressBar
-from rich.text import Text
 
 from acklast.cli.lane_target import operations_of
+from acklast.cli.output import text_of
 from acklast.cli.redrive_view import document, facts, headline
 from acklast.cli.watching import Look, screen
 from acklast.config import Config
@@ -66,7 +66,7 @@ def picture(redrive: Redrive) -> Group:
     settled = redrive.letters - redrive.left - redrive.out
     bar = ProgressBar(total=max(redrive.letters, 1), completed=settled, width=60)
     lines = (f"  {name:<9} {value}" for name, value in facts(redrive))
-    return Group(Text(headline(redrive)), bar, *map(Text, lines))
+    return Group(text_of(headline(redrive)), bar, *map(text_of, lines))
 
 
 _LOOK: Final[Look[Redrive]] = Look(

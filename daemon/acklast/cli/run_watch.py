@@ -10,10 +10,9 @@ from typing import Annotated, Final
 import typer
 from rich.console import Group
 from rich.progress_bar import ProgressBar
-from rich.text import Text
 
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
-from acklast.cli.output import plain
+from acklast.cli.output import plain, text_of
 from acklast.cli.proof import ORDER
 from acklast.cli.run_set import said, shown
 from acklast.cli.run_target import RunName, no_such_run
@@ -100,7 +99,7 @@ def picture(view: RunView) -> Group:
     if about := said(view.about):
         lines.append(about)
     bar = ProgressBar(total=max(view.total, 1), completed=ended, width=60)
-    return Group(*map(Text, lines[:1]), bar, *map(Text, lines[1:]))
+    return Group(*map(text_of, lines[:1]), bar, *map(text_of, lines[1:]))
 
 
 def _counts(view: RunView) -> str:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from acklast.cli.order import Source
-from acklast.cli.output import plain, say_json
+from acklast.cli.output import plain, safe, say_json
 from acklast.errors import Exit
 from acklast_topology.items import FINE, Enqueued, Fate
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
+    sys.stdout.write(f"{safe(text)}\n")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from rich.console import Group
 from rich.text import Text
 
 from acklast.cli.lane_why import State
+from acklast.cli.output import safe, text_of
 from acklast.cli.spans import moment, span
 from acklast.cli.top_view import BudgetRow, LaneRow, RunRow, Shot, Sort
 from acklast.ledger.run_status import Status
@@ -68,13 +69,13 @@ def _head(shot: Shot, sort: Sort) -> list[Text]:
     title = f"acklast top  {shot.at.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}  lanes by {sort.value}"
     lines = [Text(title, style="bold")]
     if shot.ledger is not None:
-        lines.append(Text(f"the ledger is away: {shot.ledger}. All below is of then", style="red"))
+        lines.append(text_of(f"the ledger is away: {shot.ledger}. All below is of then", "red"))
     if not shot.complete:
         lines.append(
             Text("the ledger still counts its jobs: their numbers and runs are missing", style="yellow")
         )
     if shot.broker is not None:
-        lines.append(Text(f"the broker is away: {shot.broker}", style="red"))
+        lines.append(text_of(f"the broker is away: {shot.broker}", "red"))
     return lines
 
 
@@ -83,14 +84,15 @@ def _head(shot: Shot, sort: Sort) -> list[Text]:
 
 def _table(part: Part, width: int, size: int) -> list[Text]:
     """Its lines, ``size`` at most; the last one says what was left out."""
-    widths = fit([part.header, *part.rows], width)
+    rows = [tuple(map(safe, row)) for row in part.rows]
+    widths = fit([part.header, *rows], width)
     lines = [Text(_line(part.header, widths, part.right), style="bold")]
     blocks = [
         [
             Text(_line(row, widths, part.right), style=style),
-            *([Text(f"  {note}", style="dim")] if note else []),
+            *([text_of(f"  {note}", "dim")] if note else []),
         ]
-        for row, style, note in zip(part.rows, part.styles, part.notes, strict=True)
+        for row, style, note in zip(rows, part.styles, part.notes, strict=True)
     ]
     if sum(map(len, blocks)) + 1 <= size:
         return lines + [line for block in blocks for line in block]

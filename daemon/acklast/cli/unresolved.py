@@ -19,11 +19,11 @@ from acklast.cli.dead_select import (
     token,
     wanted_of,
 )
-from acklast.cli.dead_show import redaction_of, safe
+from acklast.cli.dead_show import redaction_of
 from acklast.cli.exits import epilog
 from acklast.cli.lane_target import operations_of
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
-from acklast.cli.output import people, plain, say_json, second
+from acklast.cli.output import people, plain, safe, say_json, second
 from acklast.cli.unresolved_show import Account, can_reconcile, document, read, tell
 from acklast.cli.unresolved_target import By, ByOption, one_of
 from acklast.config import Config

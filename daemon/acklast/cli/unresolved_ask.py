@@ -15,7 +15,7 @@ from acklast.cli.dead_changes import Why
 from acklast.cli.dead_select import Fingerprint, LaneOption, ReasonOption, RunOption, Since, Until, wanted_of
 from acklast.cli.lane_target import operations_of, operator_of, reason_of
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
-from acklast.cli.output import people, say_json
+from acklast.cli.output import people, safe, say_json
 from acklast.cli.spans import parse_span
 from acklast.cli.unresolved_changes import tell_refused, unknown
 from acklast.cli.unresolved_target import ByOption, Meant, Names, meant_of, picked
@@ -133,7 +133,9 @@ async def _say_unserved(
     unserved = tuple(sorted(lanes - await lanes_run(operations)))
     for lane in unserved:
         if lane not in said:
-            sys.stderr.write(f"no living daemon runs lane {lane}: its jobs are asked about once one does\n")
+            sys.stderr.write(
+                f"no living daemon runs lane {safe(lane)}: its jobs are asked about once one does\n"
+            )
     return unserved
 
 

@@ -9,9 +9,8 @@ from typing import Any
 from rich.console import Console
 
 from acklast.cli.dead_show import document as letter_document
-from acklast.cli.dead_show import safe
 from acklast.cli.dead_show import tell as tell_letter
-from acklast.cli.output import plain, second
+from acklast.cli.output import plain, safe, second
 from acklast.cli.unresolved_target import NotUnresolved
 from acklast.config import Config, load_app
 from acklast.errors import AcklastError

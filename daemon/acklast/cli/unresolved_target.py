@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from acklast.cli.dead_show import safe
+from acklast.cli.output import safe
 from acklast.errors import AcklastError, Exit
 from acklast.ledger.dead import Wanted
 from acklast.ledger.operate import Operations
