@@ -38,6 +38,8 @@ class Exit(IntEnum):
     """The broker or the ledger cannot be reached, or an address is in use. Worth a restart."""
     SOFTWARE = 70
     """A defect in acklast or in a handler module. Please report it with the log."""
+    OUTPUT = 74
+    """Standard output cannot be written: the disk behind it is full, or it is closed."""
     CONFIG = 78
     """The configuration, the topology or the schema does not fit. A restart does not help."""
 

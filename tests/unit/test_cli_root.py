@@ -148,6 +148,24 @@ def test_a_reader_that_went_away_is_no_traceback() -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.parametrize(
+    ("how", "code", "said"),
+    [
+        ("--version >/dev/full", Exit.OUTPUT, "standard output cannot be written: No space left on device"),
+        ("--version >&-", Exit.OUTPUT, "standard output cannot be written: Bad file descriptor"),
+        ("nonsense 2>/dev/full", Exit.USAGE, ""),
+        ("nonsense >&- 2>&- <&-", Exit.USAGE, ""),
+    ],
+)
+def test_a_stream_that_takes_nothing_is_no_traceback(how: str, code: Exit, said: str) -> None:
+    command = ["sh", "-c", f'exec "$0" -m acklast {how}', sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
 @pytest.mark.parametrize("missing", ["typer", "pydantic", "asyncpg", "structlog"])
 def test_a_base_install_says_what_to_install(missing: str) -> None:
     program = f"import sys; sys.modules[{missing!r}] = None; from acklast.cli import main; main()"

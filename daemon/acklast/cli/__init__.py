@@ -26,6 +26,7 @@ def main() -> NoReturn:
     """Run the command line in ``sys.argv`` and exit with one of ``acklast.errors.Exit``."""
     try:
         from acklast.cli.root import run
+        from acklast.cli.standard import use_streams
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in _EXTRA:
             raise
@@ -33,6 +34,7 @@ def main() -> NoReturn:
         sys.stderr.write(f"error: the command needs {error.name}, which is not installed\n")
         sys.stderr.write('  Install it with the daemon: pip install "acklast[daemon]"\n')
         sys.exit(Exit.CONFIG)
+    use_streams()
     _quieten_client_libraries()
     sys.exit(run(sys.argv[1:]))
 

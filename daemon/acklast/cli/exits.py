@@ -41,10 +41,11 @@ MEANINGS: Final = {
     Exit.DATA: "the input file cannot be read as what it claims to be",
     Exit.UNAVAILABLE: "broker or ledger cannot be reached; worth a restart",
     Exit.SOFTWARE: "a defect in acklast or in a handler module",
+    Exit.OUTPUT: "standard output cannot be written; what was done stays done",
     Exit.CONFIG: "configuration, topology or schema does not fit; a restart does not help",
 }
 
-_ANY: Final = frozenset({Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.SOFTWARE, Exit.CONFIG})
+_ANY: Final = frozenset({Exit.OK, Exit.USAGE, Exit.UNAVAILABLE, Exit.SOFTWARE, Exit.OUTPUT, Exit.CONFIG})
 
 
 def epilog(*own: Exit, incomplete: str = "") -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -36,6 +35,7 @@ from acklast.cli import (
 from acklast.cli.exits import INTERRUPTED, UNREAD, epilog
 from acklast.cli.options import Json
 from acklast.cli.output import complain, say_json
+from acklast.cli.standard import drop_output
 from acklast.errors import AcklastError, Exit
 
 _MAY_NOT: Final = (
@@ -92,7 +92,13 @@ def _root(
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; every error becomes its lines on standard error and its exit code."""
-    as_json = "--json" in arguments
+    try:
+        return _code(arguments, as_json="--json" in arguments)
+    finally:
+        drop_output()
+
+
+def _code(arguments: Sequence[str], *, as_json: bool) -> int:
     if odd := next((one for one in arguments if not _is_text(one)), None):
         # No database takes it, so no command may get as far as one.
         remedy = "Write it in UTF-8; of a file with such a name give a link to it"
@@ -111,8 +117,6 @@ def run(arguments: Sequence[str]) -> int:
         complain(f"this login may not do that in the ledger: {error}", _MAY_NOT, Exit.CONFIG, as_json=as_json)
         return Exit.CONFIG
     except (BrokenPipeError, SystemExit):  # typer makes the second of the first
-        # Python flushes standard output once more at its end, and would complain of it then.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNREAD
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
