@@ -30,6 +30,8 @@ class Attempt:
     ambiguous: bool = False
     stopped: bool = False
     """Its run is cancelled, and an earlier attempt may have had its effect."""
+    last: str = ""
+    """What the last failure was, where ``is_spent``: ``CRASHED``, or its reason. Empty: nobody knows."""
 
 
 @value
@@ -43,6 +45,8 @@ class Reconcile:
 
 
 Start: TypeAlias = Run | Reconcile | Bury | Hold
+CRASHED: Final = "crashed"
+EXHAUSTED: Final = "attempts_exhausted"
 _RUN: Final = Run()
 _ONCE: Final = Policy()
 
@@ -128,15 +132,20 @@ def decide_start(attempt: Attempt, policy: Policy, now: datetime, *, can_reconci
     if attempt.ambiguous and policy.on_unknown is OnUnknown.HOLD:
         return Hold("unknown", "an earlier attempt may have had its effect")
     if attempt.ambiguous and policy.on_unknown is OnUnknown.RECONCILE:
-        if attempt.number > 2 * policy.max_attempts:
+        if attempt.number > 2 * policy.max_attempts and attempt.last in ("", CRASHED):
             # As many crashes again as attempts may be: the asking itself kills the process.
-            return Hold("crashed", f"no verdict after {attempt.number - 1} attempts")
+            return Hold(CRASHED, f"no verdict after {attempt.number - 1} attempts")
         if can_reconcile:
             return Reconcile()
         return Hold("no_reconcile", "an earlier attempt may have had its effect; its type has no reconcile")
     if attempt.stopped:
         return Hold("run_cancelled", "an earlier attempt may have had its effect, and its run is cancelled")
     return _may_run(attempt, policy, now)
+
+
+def is_spent(attempt: Attempt, policy: Policy) -> bool:
+    """Whether more attempts are spent than may be: a crash left no verdict, or more were allowed before."""
+    return attempt.number > policy.max_attempts
 
 
 def may_be_suspect(attempt: Attempt, policy: Policy) -> bool:
@@ -184,9 +193,10 @@ def decide_found(
 def _may_run(attempt: Attempt, policy: Policy, now: datetime) -> Run | Bury:
     if attempt.stopped:
         return Bury("run_cancelled", "it had not happened when the run was cancelled")
-    # Only a crash leaves a claim unrecorded, so only crashes can carry the count past its bound.
-    if attempt.number > policy.max_attempts:
-        return Bury("crashed", f"no verdict after {attempt.number - 1} attempts")
+    if is_spent(attempt, policy):
+        if attempt.last == CRASHED:
+            return Bury(CRASHED, f"no verdict after {attempt.number - 1} attempts")
+        return Bury(attempt.last or EXHAUSTED, f"given up after {attempt.number - 1} attempts")
     if attempt.deadline is not None and now >= attempt.deadline:
         return Bury("deadline_exceeded", "the deadline had passed before the start")
     return _RUN

@@ -6,17 +6,20 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from acklast import faults, outcome
 from acklast.decide import (
+    CRASHED,
     Attempt,
     Reconcile,
     Run,
     decide,
     decide_reconciled,
     decide_start,
+    is_spent,
     is_suspect,
     may_be_suspect,
 )
@@ -26,7 +29,8 @@ from acklast.handlers.attempt import attempt, reconcile_attempt
 from acklast.handlers.context import Context
 from acklast.http.classify import saw_up
 from acklast.lane import Lane
-from acklast.ledger.api import Fresh, Record, Session
+from acklast.ledger.api import AttemptView, Fresh, Record, Session
+from acklast.ledger.changes import FAILURES
 from acklast.outcome import Bury, Complete, GiveBack, Hold, Outcome, Retry, Verdict
 from acklast.pacing.lanes import Entry
 from acklast.pacing.slots import Draining
@@ -38,6 +42,9 @@ from acklast_topology.value import value
 
 _ALONE_AGAIN: Final = timedelta(seconds=5)
 """How long a suspect waits that finds another one running."""
+
+_FAILED: Final = FAILURES | {"reconciled"}
+"""Outcomes that spend attempts: a refusal for a quota, and what a drain ended, do not."""
 
 _NAMES: Final[dict[type, str]] = {
     Complete: "complete",
@@ -135,6 +142,8 @@ async def judge(
     known = Attempt(
         claimed.attempt, claimed.rate_limited, envelope.deadline, claimed.ambiguous, claimed.stopped
     )
+    if is_spent(known, lane.policy):
+        known = replace(known, last=await _last_failure(lane, envelope.key))
     start = decide_start(known, lane.policy, claimed.now, can_reconcile=job_type.reconcile is not None)
     if isinstance(start, Bury | Hold):
         return _unstarted(start, clock)
@@ -153,8 +162,21 @@ async def judge(
 
 async def _crashes(lane: Lane, key: str) -> int:
     """How many attempts at a job ended with their process."""
+    return sum(one.outcome == CRASHED for one in await _history(lane, key))
+
+
+async def _last_failure(lane: Lane, key: str) -> str:
+    """What the last failure of a job was, as ``Attempt.last`` has it."""
+    failed = [one for one in await _history(lane, key) if one.outcome in _FAILED]
+    if not failed:
+        return ""
+    return CRASHED if failed[-1].outcome == CRASHED else failed[-1].reason
+
+
+async def _history(lane: Lane, key: str) -> Sequence[AttemptView]:
+    """A job's attempts that did not simply succeed, the oldest first."""
     views = await lane.insist(lane.ledger.jobs, key, lane.name)
-    return sum(one.outcome == "crashed" for view in views for one in view.history)
+    return [one for view in views for one in view.history]
 
 
 async def _alone(job: _Job, start: Run | Reconcile) -> Judged:

@@ -34,7 +34,7 @@ from acklast.config import Config
 from acklast.custody import raw_of
 from acklast.errors import AcklastError, BrokerUnavailable, LedgerUnavailable
 from acklast.ledger.lease import Lease
-from acklast.ledger.redriving import BATCH, Attempted, Letter, Mark, Redrive, Redriving, Rules
+from acklast.ledger.redriving import BATCH, Attempted, Letter, Mark, Redrive, Redriving, Released, Rules
 from acklast.reconciler import counts
 from acklast.resend import again
 from acklast.settle import Send
@@ -251,6 +251,7 @@ class Redriver(Chore):
     def _say(self, event: str, level: str, one: Redrive, **more: Any) -> None:
         now = one.standing
         counts = {"released": now.released, "done": now.done, "same": now.same, "other": now.other}
+        counts["refused"] = now.refused
         self._emitter.notice(event, level, redrive=one.id, lane=one.lane, **more, **counts)
 
     # --- release ------------------------------------------------------------------------------------
@@ -268,7 +269,8 @@ class Redriver(Chore):
                 return  # somebody else has it, or a person has stopped it
             if faults.ARMED:
                 faults.point("released")
-            released, later = answer
+            released = answer.redrive
+            self._say_refused(answer)
             number = released.standing.released - one.standing.released
             self._say("redrive.released", "debug", released, count=number)
             one, looked, count = released, looked + len(tried), count - number
@@ -276,9 +278,16 @@ class Redriver(Chore):
             if number:
                 work.moved_at = self._clock()
             await self._publish(one, session)
-            first, skipped = tried[-1].position + 1, skipped or later > 0
+            first, skipped = tried[-1].position + 1, skipped or answer.later > 0
             if not skipped:
                 work.first = first
+
+    def _say_refused(self, answer: Released) -> None:
+        """Of what a person has decided nobody looks for the end: the job is where it was, and waits again."""
+        if answer.refused:
+            level = "warning" if answer.decided else "info"
+            told = {"decided": answer.decided, "why": answer.refused, "key": answer.example}
+            self._say("redrive.refused", level, answer.redrive, count=sum(answer.refused.values()), **told)
 
     async def _room(self, one: Redrive, work: _Work) -> int:
         traffic, queued, ours = await self._ledger.traffic(one.id, one.lane)

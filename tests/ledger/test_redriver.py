@@ -16,9 +16,11 @@ import acklast.redriver
 from acklast import letters as made_letters
 from acklast.config import Config
 from acklast.errors import BrokerUnavailable, LedgerUnavailable
+from acklast.ledger import redrives
 from acklast.ledger.api import Claim, Fresh, Session
 from acklast.ledger.connect import Address
 from acklast.ledger.lease import Lease
+from acklast.ledger.operate import Operations
 from acklast.ledger.redriving import Redriving
 from acklast.outcome import Bury, Complete, Verdict
 from acklast.redriver import BUSY_S, NotSent, Redriver
@@ -291,6 +293,22 @@ async def test_what_is_refused_costs_no_time(scene: Scene) -> None:
     assert (await scene.states(number)).count("r") == 31
     row = await found(scene.world.sql, number)
     assert (row["refused"], row["released"]) == (30, 1)
+
+
+@pytest.mark.parametrize(("decided", "level"), [(True, "warning"), (False, "info")])
+async def test_what_is_refused_is_told_with_its_reasons(scene: Scene, decided: bool, level: str) -> None:
+    await scene.attempt(Bury("no"), *KEYS[:3])
+    number = await begin(scene.world.sql, LANE, decided=decided)
+    await scene.world.sql("update acklast.dead_letters set payload = null where key in ('k01', 'k02')")
+    await scene.looks(3)
+    assert await scene.states(number) == "rrr"
+    [told] = scene.said("redrive.refused")
+    assert told.level == level
+    expected = {"redrive": number, "lane": LANE, "count": 2, "why": {"gone": 2}, "key": "k01"}
+    assert expected.items() <= told.fields.items()
+    operations = await Operations.connect(Address.of(scene.world.dsn))
+    assert await redrives.refusals(operations, await redrives.one(operations, number)) == {"gone": 2}
+    operations.close()
 
 
 async def test_a_letter_that_somebody_holds_does_not_hold_up_the_others(scene: Scene) -> None:

@@ -19,7 +19,7 @@ from acklast.ledger.flush import SETTINGS
 from acklast.ledger.missing import Search
 from acklast.ledger.operate import Operations, Operator
 from acklast.ledger.prune import prune
-from acklast.ledger.redriving import Attempted, Redrive, Redriving, Rules
+from acklast.ledger.redriving import Attempted, Redrive, Redriving, Released, Rules
 from acklast.ledger.retention import Dues, Keep
 from acklast.outcome import Bury, Complete, Hold, Retry, Verdict
 from acklast.resend import again
@@ -72,7 +72,7 @@ class Scene:
 
     async def release(
         self, number: int, count: int = 100, session: Session | None = None, rules: Rules = RULES
-    ) -> tuple[Redrive, int] | None:
+    ) -> Released | None:
         """Release the next ones, as the daemon that owns the redrive does."""
         await self.own(session)
         [one] = [one for one in await self.own(session) if one.id == number]
@@ -177,7 +177,7 @@ async def test_a_released_job_is_queued_again_and_its_history_stays(scene: Scene
     number = await begin(scene.world.sql, LANE)
     answer = await scene.release(number)
     assert answer is not None
-    released, later = answer
+    released, later = answer.redrive, answer.later
     assert (released.standing.released, released.standing.out, later) == (1, 1, 0)
     job = await view(scene.world.ledger, "a")
     assert (job.state, job.fence, job.attempts, job.reason) == (State.QUEUED, 3, 0, None)
@@ -239,7 +239,8 @@ async def test_what_is_not_as_it_was_planned_is_refused(scene: Scene, why: str, 
     jobs = await scene.world.sql("select * from acklast.jobs")
     answer = await scene.release(number)
     assert answer is not None
-    assert (answer[0].standing.released, answer[0].standing.refused) == (0, 1)
+    standing = answer.redrive.standing
+    assert (standing.released, standing.refused) == (0, 1)
     assert await scene.states(number) == {"a": why}
     assert await scene.world.sql("select * from acklast.jobs") == jobs
 
@@ -311,7 +312,7 @@ async def test_what_somebody_holds_is_left_for_later(scene: Scene, table: str) -
     async with elsewhere(scene.world, hold):
         answer = await scene.release(number)
     assert answer is not None
-    assert (answer[0].standing.released, answer[1]) == (1, 1)
+    assert (answer.redrive.standing.released, answer.later) == (1, 1)
     assert await scene.states(number) == {"a": "planned", "b": "released"}
     await scene.release(number)
     assert await scene.states(number) == {"a": "released", "b": "released"}
@@ -343,7 +344,7 @@ async def test_two_strays_of_one_key_are_tried_one_after_the_other(scene: Scene)
     number = await begin(scene.world.sql, LANE)
     answer = await scene.release(number)
     assert answer is not None
-    assert (answer[0].standing.released, answer[1]) == (1, 1)
+    assert (answer.redrive.standing.released, answer.later) == (1, 1)
     await scene.release(number)
     rows = await letters(scene.world.sql, number)
     assert [row["refusal"] for row in rows] == [None, "in_redrive"]

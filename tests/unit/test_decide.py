@@ -10,6 +10,7 @@ import pytest
 
 from acklast import errors, outcome
 from acklast.decide import (
+    CRASHED,
     Attempt,
     Reconcile,
     Run,
@@ -138,8 +139,23 @@ def test_the_deadline_forbids_the_effect_and_not_the_finding_out() -> None:
 
 
 def test_a_crash_loop_ends_with_the_bound_of_attempts() -> None:
-    start = decide_start(Attempt(4, ambiguous=True), POLICY, NOW, can_reconcile=False)
+    start = decide_start(Attempt(4, ambiguous=True, last=CRASHED), POLICY, NOW, can_reconcile=False)
     assert start == Bury("crashed", "no verdict after 3 attempts")
+
+
+@pytest.mark.parametrize(("last", "reason"), [("not_now", "not_now"), ("", "attempts_exhausted")])
+def test_a_job_with_more_attempts_than_are_allowed_by_now_is_buried_for_what_it_failed_of(
+    last: str, reason: str
+) -> None:
+    for ambiguous in (False, True):
+        attempt = Attempt(4, ambiguous=ambiguous, last=last)
+        start = decide_start(attempt, on_unknown(OnUnknown.RETRY), NOW, can_reconcile=False)
+        assert start == Bury(reason, "given up after 3 attempts")
+
+
+def test_a_lowered_bound_of_attempts_is_no_crash_of_a_reconcile() -> None:
+    attempt = Attempt(7, ambiguous=True, last="unreconciled")
+    assert decide_start(attempt, on_unknown(OnUnknown.RECONCILE), NOW, can_reconcile=True) == Reconcile()
 
 
 def test_a_reconcile_that_kills_the_process_is_not_asked_for_ever() -> None:
@@ -155,7 +171,8 @@ def test_a_reconcile_that_kills_the_process_is_not_asked_for_ever() -> None:
     [
         (True, LAST, Complete("found")),
         (False, LAST, Run()),
-        (False, Attempt(4), Bury("crashed", "no verdict after 3 attempts")),
+        (False, Attempt(4, last=CRASHED), Bury("crashed", "no verdict after 3 attempts")),
+        (False, Attempt(4, last="no_answer"), Bury("no_answer", "given up after 3 attempts")),
         (None, FIRST, Retry(after(2), "unreconciled", ambiguous=True)),
         (None, LAST, Hold("unreconciled", "no answer in 3 attempts")),
     ],

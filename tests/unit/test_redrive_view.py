@@ -42,3 +42,15 @@ def last_line(redrive: Redrive) -> str:
 )
 def test_one_that_stands_still_says_what_it_waits_for(stands: dict[str, Any], begins: str) -> None:
     assert last_line(running(**stands)).startswith(begins)
+
+
+def test_what_is_not_tried_is_told_by_why_and_what_is_decided_is_not_forgotten() -> None:
+    console = Console(width=200)
+    with console.capture() as captured:
+        tell(console, running(refused=3, decided=True), {"capped": 2, "gone": 1})
+    text = captured.get()
+    assert "not tried 2 capped, 1 gone" in text
+    assert "their jobs are as they were: acklast redrive status 7 --letters, and decide again" in text
+    with console.capture() as captured:
+        tell(console, running(refused=1, decided=False), {"gone": 1})
+    assert "as they were" not in captured.get(), "a dead letter is dead still, and nobody thinks otherwise"

@@ -133,6 +133,20 @@ DONE = job(
             "acklast redrive status 4",
         ),
         (
+            case(
+                job(
+                    State.UNRESOLVED,
+                    letters=(letter(),),
+                    redrives=(trial(), trial(redrive=5, state="refused", refusal="capped")),
+                )
+            ),
+            "redrive_refused",
+            "act",
+            "redrive 5 was to try it again, and did not: capped",
+            {"redrive": 5, "letter": 17, "refusal": "capped"},
+            "acklast redrive status 5",
+        ),
+        (
             case(job(State.UNRESOLVED, recorded_at=ago(60), reason="timed_out", letters=(letter(),))),
             "unresolved",
             "act",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -144,22 +145,25 @@ def status(
     if watching:
         longest_s = parse_span(timeout).total_seconds() if timeout else float("inf")
         return exit_of(asyncio.run(watch(settings, redrive, longest_s, as_json=as_json)))
-    found, page = asyncio.run(_status(settings, redrive, limit if letters else 0, after))
+    found, page, refused = asyncio.run(_status(settings, redrive, limit if letters else 0, after))
     following = page[-1].position if len(page) == limit and page[-1].position < found.letters else None
     if as_json:
         listed = {"letters_listed": page, "next": following} if letters else {}
-        say_json({**document(found), **listed})
+        say_json({**document(found), "refusals": refused, **listed})
     elif letters:
         _tell_letters(page, following)
     else:
-        tell(people(), found)
+        tell(people(), found, refused)
     return Exit.OK
 
 
-async def _status(config: Config, redrive: int, limit: int, after: int) -> tuple[Redrive, list[Trial]]:
+async def _status(
+    config: Config, redrive: int, limit: int, after: int
+) -> tuple[Redrive, list[Trial], Mapping[str, int]]:
     async with operations_of(config) as operations:
         found = await redrives.one(operations, redrive)
-        return found, await redrives.trials(operations, redrive, limit, after) if limit else []
+        page = await redrives.trials(operations, redrive, limit, after) if limit else []
+        return found, page, await redrives.refusals(operations, found)
 
 
 def _tell_letters(page: list[Trial], following: int | None) -> None:

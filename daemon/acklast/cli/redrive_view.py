@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -107,10 +107,10 @@ def expires_of(found: Preview, keep_payload_s: float | None) -> datetime | None:
         return None
 
 
-def tell(console: Console, redrive: Redrive) -> None:
-    """How a redrive stands."""
+def tell(console: Console, redrive: Redrive, refused: Mapping[str, int] | None = None) -> None:
+    """How a redrive stands. ``refused``: of how many letters it has tried none, by why."""
     console.print(headline(redrive))
-    for name, value in facts(redrive):
+    for name, value in [*facts(redrive), *_refusals(redrive, refused or {})]:
         console.print(f"  {name:<9} {value}")
     console.print(f"  {_next(redrive)}")
 
@@ -133,6 +133,14 @@ def facts(redrive: Redrive) -> list[tuple[str, str]]:
     if redrive.ended_at is not None:
         lines.append(("ended", second(redrive.ended_at)))
     return lines
+
+
+def _refusals(redrive: Redrive, refused: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    if refused:
+        yield "not tried", ", ".join(f"{count:,} {why}" for why, count in refused.items())
+        if redrive.decided:
+            letters = f"acklast redrive status {redrive.id} --letters"
+            yield "", f"their jobs are as they were: {letters}, and decide again"
 
 
 def _next(redrive: Redrive) -> str:

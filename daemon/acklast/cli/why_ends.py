@@ -68,12 +68,24 @@ def _redrive(case: Case, letter: LetterView | None) -> str:
 def _redriven(case: Case) -> Iterator[Reason]:
     trying = case.facts.trying
     if trying is None:
+        yield from _refused(case)
         return
     says = f"redrive {trying.id} of {trying.actor} tries it again: it is {trying.status}"
     says += f", {trying.released} of {trying.letters} letters released"
     need = Need.WAIT if trying.status == "running" else Need.ACT
     evidence = {name: getattr(trying, name) for name in Trying.__slots__}
     yield Reason(Code.REDRIVE_WAITS, need, says, evidence, f"acklast redrive status {trying.id}")
+
+
+def _refused(case: Case) -> Iterator[Reason]:
+    """The latest redrive of it has passed it over: whoever started that may count on it still."""
+    trial = case.facts.view.redrives[-1] if case.facts.view.redrives else None
+    if trial is None or trial.state != "refused":
+        return
+    says = f"redrive {trial.redrive} was to try it again, and did not: {trial.refusal}"
+    evidence = {"redrive": trial.redrive, "letter": trial.letter, "refusal": trial.refusal}
+    helps = f"acklast redrive status {trial.redrive}"
+    yield Reason(Code.REDRIVE_REFUSED, Need.ACT, says, evidence, helps)
 
 
 def _unresolved(case: Case) -> Iterator[Reason]:

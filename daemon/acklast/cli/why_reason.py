@@ -38,6 +38,8 @@ class Code(StrEnum):
     DEAD = "dead"
     REDRIVE_WAITS = "redrive_waits"
     """It is part of a redrive that has not come to it."""
+    REDRIVE_REFUSED = "redrive_refused"
+    """A redrive was to try it again, and did not."""
     REDRIVEN = "redriven"
     """A redrive has queued it again."""
     UNRESOLVED = "unresolved"

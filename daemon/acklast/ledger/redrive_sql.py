@@ -223,7 +223,7 @@ refused as (
     update acklast.redrive_letters l set state = 'refused', refusal = g.answer
     from judged g
     where g.answer not in ('go', 'later') and l.redrive = $1 and l.position = g.position
-    returning 1
+    returning l.refusal, l.key
 ),
 closed as (
     update acklast.dead_letters d set closed_at = clock_timestamp(), closed_as = 'redriven'
@@ -242,7 +242,10 @@ set released = r.released + s.released, refused = r.refused + s.refused
 from (select (select count(*) from gone) as released, (select count(*) from refused) as refused,
              (select count(*) from picked) as asked) as s
 where r.id in (select id from mine)
-returning {_REDRIVE}, s.asked - s.released - s.refused as later
+returning {_REDRIVE}, s.asked - s.released - s.refused as later, r.decided,
+          (select jsonb_object_agg(k.refusal, k.count)
+           from (select refusal, count(*) as count from refused group by refusal) as k) as refusals,
+          (select min(key) from refused) as refused_key
 """  # noqa: S608 - names of this module alone
 
 # What a daemon says of a lane is a second old at most. One that has none of its permits may have some soon.

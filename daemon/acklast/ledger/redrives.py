@@ -160,6 +160,22 @@ def redrive_of(row: asyncpg.Record) -> Redrive:
     return Redrive(**{**found, "status": RedriveStatus(found["status"])})
 
 
+_REFUSALS: Final = """
+select refusal, count(*) as count from acklast.redrive_letters where redrive = $1 and state = 'refused'
+group by refusal order by count(*) desc, refusal
+"""
+
+
+async def refusals(operations: Operations, redrive: Redrive) -> Mapping[str, int]:
+    """How many of its letters are not tried, by why. Reads all of them, and only where there are some.
+
+    Raises:
+        LedgerUnavailable: the ledger does not answer.
+    """
+    rows = await operations.fetch(_REFUSALS, redrive.id) if redrive.refused else []
+    return {row["refusal"]: row["count"] for row in rows}
+
+
 # --- its letters ----------------------------------------------------------------------------------------
 
 

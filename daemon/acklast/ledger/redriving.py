@@ -90,6 +90,21 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
+class Released:
+    """What became of the letters of one release. ``later``: so many were left for another one.
+
+    ``refused`` counts those that are not tried, by why, and ``example`` is the key of one. ``decided``: a
+    person has said that their jobs are to run again.
+    """
+
+    redrive: Redrive
+    later: int
+    refused: Mapping[str, int]
+    example: str | None
+    decided: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Mark:
     """From when on the lane's other failures are counted, and the failures of redrives up to then."""
 
@@ -131,9 +146,9 @@ class Redriving:
 
     async def release(
         self, redrive: Redrive, session: int, letters: Sequence[Attempted], rules: Rules
-    ) -> tuple[Redrive, int] | None:
-        """Queue the jobs of these letters again, or refuse them; how it stands then, and how many were left
-        for later. None where somebody else has it, or it is not to go on."""
+    ) -> Released | None:
+        """Queue the jobs of these letters again, or refuse them. None where somebody else has the redrive, or
+        it is not to go on."""
         rows = await self._link.fetch(
             RELEASE,
             redrive.id,
@@ -143,7 +158,7 @@ class Redriving:
             rules.version,
             *map(list, zip(*map(_columns, letters), strict=True)),
         )
-        return (_redrive(rows[0]), rows[0]["later"]) if rows else None
+        return _released(rows[0]) if rows else None
 
     async def traffic(self, redrive: int, lane: str) -> tuple[Traffic, int, int]:
         """How the lane stands in the fleet, and how many of this redrive's jobs, and of all redrives', have
@@ -215,6 +230,11 @@ def _redrive(row: asyncpg.Record) -> Redrive:
         row["now"],
         standing,
     )
+
+
+def _released(row: asyncpg.Record) -> Released:
+    refused = json.loads(row["refusals"] or "{}")
+    return Released(_redrive(row), row["later"], refused, row["refused_key"], row["decided"])
 
 
 def _letter(row: asyncpg.Record) -> Letter:
