@@ -10,12 +10,8 @@ from typing import ClassVar
 from acklast.errors import AcklastError, LedgerUnavailable
 from acklast.progress import Part
 from acklast.telemetry.events import Emitter
+from acklast.unquoted import unquoted
 from acklast_topology.calls import only_real_cancellation
-
-
-def said_of(error: Exception) -> str:
-    """An error in one line of the log."""
-    return error.what if isinstance(error, AcklastError) else repr(error)
 
 
 class Chore(ABC):
@@ -52,7 +48,7 @@ class Chore(ABC):
             self._complained = kind
             # The daemon tells of a ledger that is away once, and not with each of its parts.
             level = "debug" if isinstance(error, LedgerUnavailable) else "warning"
-            self._emitter.notice(f"{self.name}.failed", level, error=said_of(error))
+            self._emitter.notice(f"{self.name}.failed", level, error=unquoted(error))
 
     @abstractmethod
     async def run(self) -> None:
@@ -88,7 +84,7 @@ class Pass(Chore):
                 self._emitter.notice(f"{self.name}.left_to_another", "debug")
             except Exception as error:
                 # Not only an outage: a defect here must not end it for good, in silence.
-                self._emitter.notice(f"{self.name}.failed", "warning", error=said_of(error))
+                self._emitter.notice(f"{self.name}.failed", "warning", error=unquoted(error))
 
     @abstractmethod
     async def once(self) -> None:

@@ -41,6 +41,7 @@ from acklast.settle import Send
 from acklast.telemetry.events import Emitter, Published
 from acklast.telemetry.trace import Send as Sending
 from acklast.telemetry.trace import posted_of
+from acklast.unquoted import unquoted
 from acklast_topology.calls import only_real_cancellation
 from acklast_topology.carrier import carrier_properties
 from acklast_topology.names import work_key
@@ -306,8 +307,7 @@ class Redriver(Chore):
         try:
             ready, _ = await counts(await self._connect(), self._queues[lane])
         except (ConnectionError, TimeoutError, BrokerUnavailable) as error:
-            said = error.what if isinstance(error, AcklastError) else str(error)
-            raise NotSent(f"the broker does not answer: {said}", "It is tried again") from error
+            raise NotSent(f"the broker does not answer: {unquoted(error)}", "It is tried again") from error
         return ready or 0
 
     async def _publish(self, one: Redrive, session: int) -> None:

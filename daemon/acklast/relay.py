@@ -18,12 +18,13 @@ from typing import Final
 from acklast import faults
 from acklast.chores import Chore
 from acklast.config import Config
-from acklast.errors import AcklastError, LedgerUnavailable
+from acklast.errors import LedgerUnavailable
 from acklast.ledger.outbox import BATCH, Dead, Later, Outbox, Promised
 from acklast.progress import Part, Round
 from acklast.telemetry.events import Emitter, Published
 from acklast.telemetry.trace import Posted, posted_of
 from acklast.telemetry.trace import Send as Sending
+from acklast.unquoted import unquoted
 from acklast_topology.publish import Job, Publisher, Status, TopologyMissing
 
 RELAYING: Final = "relaying the outbox"
@@ -138,7 +139,7 @@ class Relay(Chore):
         return 0
 
     def _say(self, error: Exception) -> None:
-        said = error.what if isinstance(error, AcklastError) else str(error) or type(error).__name__
+        said = unquoted(error)
         kind = type(error).__name__
         if self._failing != kind:
             self._failing = kind

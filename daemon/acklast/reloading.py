@@ -25,6 +25,7 @@ from acklast.readiness import Readiness
 from acklast.steering import Steering
 from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
+from acklast.unquoted import unquoted
 
 _NAMED: Final = 3
 """So many keys are named in the one line that systemd shows; the log has them all."""
@@ -106,7 +107,7 @@ class Reloading(Chore):
             changes = self._follow(self._source.read())
         except Exception as error:
             # Not only a bad file: a defect here must not end what works.
-            said = error.what if isinstance(error, AcklastError) else repr(error)
+            said = unquoted(error)
             remedy = error.remedy if isinstance(error, AcklastError) else ""
             self._emitter.notice("config.reload_failed", "error", error=said, remedy=remedy)
             self._readiness.configured(f"configuration not reloaded: {_first(error, said)}")

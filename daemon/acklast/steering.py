@@ -15,7 +15,6 @@ from datetime import datetime
 from typing import Final
 
 from acklast.config.models import Config
-from acklast.errors import LedgerUnavailable
 from acklast.lane import Lane
 from acklast.ledger.controls import DrainAsked, Report, Target, Wire
 from acklast.ledger.lease import Lease
@@ -24,6 +23,7 @@ from acklast.pacing.exchange import Exchange
 from acklast.pacing.prefetch import Prefetch
 from acklast.progress import Part, Round
 from acklast.telemetry.events import Emitter
+from acklast.unquoted import unquoted
 
 BEAT_S: Final = 1.0
 """How often to look whether there is something to tell."""
@@ -161,8 +161,7 @@ class Steering:
 
     def _complain(self, error: Exception) -> None:
         if not self._failing:
-            said = error.what if isinstance(error, LedgerUnavailable) else repr(error)
-            self._emitter.notice("controls.unread", "warning", error=said)
+            self._emitter.notice("controls.unread", "warning", error=unquoted(error))
         self._failing = True
 
     async def _round(self, wire: Wire) -> None:

@@ -11,6 +11,7 @@ from acklast.config.models import Config, Declare
 from acklast.errors import TopologyError
 from acklast.management import looked_into
 from acklast.telemetry.events import Emitter
+from acklast.unquoted import unquoted
 from acklast_topology.calls import only_real_cancellation
 from acklast_topology.declare import apply
 from acklast_topology.finding import Finding, Found
@@ -81,7 +82,7 @@ class Upkeep:
                 with only_real_cancellation():
                     found = await apply(await self._link.connect(), self._plan)
             except Exception as error:  # away, or on its way out: whoever asked tries again
-                self._emitter.notice("topology.repair_failed", "warning", error=str(error))
+                self._emitter.notice("topology.repair_failed", "warning", error=unquoted(error))
                 return
         self._say_repaired(found)
 

@@ -24,6 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "faults",
         "fingerprint",
         "redact",
+        "unquoted",
         "cron",
         "template",
     ),

@@ -18,6 +18,7 @@ from acklast.ledger.api import Ledger, Session
 from acklast.ledger.watch import LedgerWatch
 from acklast.progress import Part, Round
 from acklast.telemetry.events import Emitter
+from acklast.unquoted import unquoted
 
 _RETRY_S = 0.5
 """How soon a renewal is tried again when the ledger does not answer."""
@@ -177,7 +178,7 @@ class Lease:
         if isinstance(error, LedgerUnavailable):
             self._watch.missed("lease", error)
         elif not self._failing:
-            self._emitter.notice("session.renewal_failed", "warning", error=repr(error))
+            self._emitter.notice("session.renewal_failed", "warning", error=unquoted(error))
         self._failing = True
 
     async def _renew(self, session: Session) -> None:

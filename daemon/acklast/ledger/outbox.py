@@ -17,6 +17,7 @@ from acklast.ledger.connect import CLOSE_S, Address, Connection, unavailable_as_
 from acklast.ledger.evidence import clean, storable_json
 from acklast.ledger.pool import Handle
 from acklast.ledger.promises import COLUMNS, INTO, RECORD, VALUES, job_fields, values_of
+from acklast.unquoted import unquoted
 from acklast_topology.job import Job
 from acklast_topology.value import value
 
@@ -48,7 +49,7 @@ class Promised:
         Raises:
             ValueError: no job can be made of it; says why.
         """
-        deadline, not_before = _moment(self.deadline), _moment(self.not_before)
+        deadline, not_before = _moment("deadline", self.deadline), _moment("not_before", self.not_before)
         try:
             headers = json.loads(self.headers)
         except RecursionError:
@@ -186,7 +187,8 @@ class Outbox:
                 yield Taken(connection, [_promised(row) for row in rows])
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
             await self.close()
-            raise LedgerUnavailable(f"the ledger does not answer: {error}", "It is tried again") from error
+            what = f"the ledger does not answer: {unquoted(error)}"
+            raise LedgerUnavailable(what, "It is tried again") from error
         except BaseException:
             await self.close()
             raise
@@ -217,14 +219,14 @@ def _promised(row: asyncpg.Record) -> Promised:
     )
 
 
-def _moment(text: str | None) -> datetime | None:
+def _moment(name: str, text: str | None) -> datetime | None:
     """A time in UTC as Postgres writes it into JSON: beyond the years 1 to 9999, and infinity, too."""
     if text is None:
         return None
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC)
     except ValueError:
-        raise ValueError(f"the time {text} is not within the years 1 to 9999") from None
+        raise ValueError(f"{name} is not within the years 1 to 9999") from None
 
 
 _PROMISE: Final = f"""

@@ -26,6 +26,7 @@ from acklast.pacing.departed import Departed
 from acklast.pacing.permits import Permits
 from acklast.pacing.plan import Mine, Plan, plan
 from acklast.telemetry.events import Emitter
+from acklast.unquoted import unquoted
 
 BEAT_S: Final = 5.0
 """How often to look where nothing asks for it."""
@@ -228,9 +229,8 @@ class Exchange:
                 looked = await self._look_at(state, session)
             except Exception as error:
                 if not state.failing:  # not only an outage: a defect must not keep every lane waiting
-                    state.failing, name = True, state.budget.name
-                    said = getattr(error, "what", repr(error))
-                    self._emitter.notice("budget.exchange_failed", "warning", budget=name, error=said)
+                    state.failing, told = True, {"budget": state.budget.name, "error": unquoted(error)}
+                    self._emitter.notice("budget.exchange_failed", "warning", **told)
                 self._look(state, self._now() + 1.0)
             else:
                 state.failing = False

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from acklast.config.schedules import Schedule
 from acklast.errors import AcklastError
+from acklast.handlers.failure import described
 from acklast.handlers.firing import Firing
 from acklast.handlers.threads import Threads
 from acklast.schedule.rows import NoRow, Read, Row, Rows, RowsFailed
@@ -56,10 +57,16 @@ async def callable_pages(
     except (AcklastError, GeneratorExit):
         raise
     except Exception as error:
-        raise RowsFailed(f"the callable fails: {type(error).__name__}: {error}") from error
+        raise RowsFailed(f"the callable fails: {described(error, _file_of(function))}") from error
     finally:
         if source is not None:
             await source.close()
+
+
+def _file_of(function: Callable[[Firing], Any]) -> str:
+    """Where it is written, to tell its own code from what it calls."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return code.co_filename if code is not None else ""
 
 
 async def _called(function: Callable[[Firing], Any], firing: Firing, timeout_s: float) -> _Source:

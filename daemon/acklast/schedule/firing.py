@@ -22,6 +22,7 @@ from acklast.schedule.query import sql_pages
 from acklast.schedule.rows import NoRow, Read, Row, Rows, firing_of
 from acklast.telemetry.events import Emitter
 from acklast.template import BadField, KeyTemplate
+from acklast.unquoted import unquoted
 from acklast_topology.job import Job
 
 _FIRST_S: Final = 5.0
@@ -138,7 +139,7 @@ class Worker:
             await self._failed(claimed, error)
 
     async def _failed(self, claimed: Claimed, error: Exception) -> None:
-        said = error.what if isinstance(error, AcklastError) else f"{type(error).__name__}: {error}"
+        said = unquoted(error)
         again_s = None if isinstance(error, _FINAL) else wait_s(claimed.tries)
         await self._firings.fail(claimed, said, again_s)
         name, level = ("firing.failed", "warning") if again_s is not None else ("firing.given_up", "error")

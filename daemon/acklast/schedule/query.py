@@ -15,6 +15,7 @@ from acklast.errors import ConfigError, LedgerUnavailable
 from acklast.handlers.firing import Firing
 from acklast.ledger.connect import CONNECT_TIMEOUT_S, Address, Connection
 from acklast.schedule.rows import NoRow, Read, Row, Rows, RowsFailed
+from acklast.unquoted import unquoted
 
 _AFTER: Final = "acklast_cursor"
 _ROW: Final = "acklast_row"
@@ -109,11 +110,14 @@ class Query:
 async def _read_pages(query: Query, cursor: str | None, page: int) -> Rows:
     with _failures():
         await query.prepare()
+        before = 0
         while True:
             rows = await query.behind(cursor, page + 1)
             if len(rows) > page and rows[page - 1][0] == rows[page][0]:
                 # The next page begins behind this value: rows that share it would be left out.
-                raise RowsFailed(f"the cursor is not different in each row: {rows[page][0]!r} comes twice")
+                where = f"rows {before + page} and {before + page + 1} of those that were left have the same"
+                raise RowsFailed(f"the cursor is not different in each row: {where}")
+            before += page
             read = [sql_row(after, text) for after, text in rows[:page]]
             cursor = rows[len(read) - 1][0] if read else cursor
             yield Read(read, cursor, len(rows) <= page)
@@ -141,6 +145,6 @@ class _failures:  # noqa: N801 - used as a function
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         match error:
             case asyncpg.PostgresError() | asyncpg.InterfaceError() | OSError() | ValueError():
-                raise RowsFailed(f"the rows cannot be read: {type(error).__name__}: {error}") from error
+                raise RowsFailed(f"the rows cannot be read: {unquoted(error)}") from error
             case LedgerUnavailable() | ConfigError():
                 raise RowsFailed(f"the rows cannot be read: {error.what}") from error

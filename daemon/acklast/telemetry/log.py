@@ -18,6 +18,7 @@ from acklast.telemetry import journal
 from acklast.telemetry.events import Event, Notice, Settled
 from acklast.telemetry.journal import Journal
 from acklast.telemetry.records import Records, tee
+from acklast.telemetry.tracebacks import told_exception
 from acklast.telemetry.writer import Writer
 
 _WORRYING: Final = frozenset({"bury", "hold", "malformed", "conflict", "claim_lost"})
@@ -47,9 +48,7 @@ def configure(level: str = "info", style: str = "auto", records: Records | None 
     ]
     if records is not None:
         shared.append(tee(records))
-    render: list[Processor] = (
-        [structlog.dev.ConsoleRenderer()] if console else [structlog.processors.format_exc_info, _JSON]
-    )
+    render: list[Processor] = [told_exception, structlog.dev.ConsoleRenderer() if console else _JSON]
     structlog.configure(
         processors=[*shared, *render[:-1], _ToJournal(Journal(), writer) if journaled else render[-1]],
         wrapper_class=structlog.make_filtering_bound_logger(number),

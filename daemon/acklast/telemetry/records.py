@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from structlog.processors import format_exc_info
 from structlog.typing import EventDict
 
 from acklast.telemetry import wire
@@ -18,6 +17,7 @@ from acklast.telemetry.events import Settled
 from acklast.telemetry.exports import Exports
 from acklast.telemetry.record import Record
 from acklast.telemetry.span import Attributes
+from acklast.telemetry.tracebacks import told_exception
 from acklast.telemetry.variables import Exporter, Exporting, Signal
 
 _OWN: Final = frozenset({"event", "level", "timestamp", "trace_id", "span_id"})
@@ -78,7 +78,7 @@ def tee(records: Records) -> Any:
     """A processor of structlog's that hands every line on."""
 
     def process(logger: Any, method: str, line: EventDict) -> EventDict:
-        records.put(format_exc_info(logger, method, dict(line)) if "exc_info" in line else line)
+        records.put(told_exception(logger, method, dict(line)) if "exc_info" in line else line)
         return line
 
     return process
