@@ -85,6 +85,8 @@ class Relay(Chore):
         self._poll_s = poll_s
         self._chance = chance
         self._failing = ""
+        self._more = False
+        """Whether the last batch has left any that are due."""
 
     async def close(self) -> None:
         """Stop, and wait until its connections are gone: what is not confirmed by now stays in the outbox."""
@@ -122,10 +124,10 @@ class Relay(Chore):
             last = time.monotonic()
             while time.monotonic() - last < _LINGER_S:
                 self._round.again()
-                if taken := await self.once(publisher):
+                if await self.once(publisher):
                     last = time.monotonic()
                     self._well()
-                if taken < BATCH:
+                if not self._more:
                     await self._pause()
 
     async def _pause(self) -> None:
@@ -153,6 +155,7 @@ class Relay(Chore):
             LedgerUnavailable: the ledger does not answer: what was published may be published again.
         """
         async with self._outbox.take() as taken:
+            self._more = taken.more
             if taken.rows:
                 batch = await _publish(publisher, taken.rows)
                 if faults.ARMED:

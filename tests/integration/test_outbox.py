@@ -18,7 +18,7 @@ from acklast.ledger.api import State
 from acklast.ledger.connect import Address
 from acklast.ledger.dead import Wanted, whole_page
 from acklast.ledger.operate import Operations
-from acklast.ledger.outbox import Outbox
+from acklast.ledger.outbox import BATCH_BYTES, Outbox
 from acklast.relay import Relay
 from acklast.telemetry.events import Emitter, Event, Notice
 from acklast_topology.declare import apply
@@ -112,13 +112,15 @@ async def queue(broker: Broker) -> AsyncIterator[aio_pika.abc.AbstractQueue]:
 
 
 @asynccontextmanager
-async def relay(dsn: str, emitter: Emitter | None = None) -> AsyncIterator[Relay]:
+async def relay(
+    dsn: str, emitter: Emitter | None = None, *, url: str = "amqp://nobody", poll_s: float = 0.05
+) -> AsyncIterator[Relay]:
     made = Relay(
         Outbox(Address.of(dsn)),
-        lambda: Publisher.connect("amqp://nobody"),
+        lambda: Publisher.connect(url),
         emitter or Emitter(),
         "test:1",
-        poll_s=0.05,
+        poll_s=poll_s,
     )
     try:
         yield made
@@ -200,6 +202,35 @@ async def ingress_back(broker: Broker, queue: aio_pika.abc.AbstractQueue) -> Non
     async with await aio_pika.connect(broker.url) as connection, connection.channel() as channel:
         ingress = await channel.get_exchange(NAMES.ingress)
         await queue.bind(ingress, "nowhere")
+
+
+async def test_what_is_taken_at_once_is_bounded_in_bytes(sql: Sql, ledger_dsn: str) -> None:
+    for key, size in (("a", 10), ("b", 10), ("c", 10), ("d", 5000), ("e", 10), ("f", 10)):
+        await sql.execute("select acklast.enqueue_raw('work', $1, $2, 'text/plain')", key, bytes(size))
+    one = 10 + await sql.fetchval("select pg_column_size('{}'::jsonb)")
+    outbox, batches, more = Outbox(Address.of(ledger_dsn)), list[tuple[str, bool]](), True
+    while more:
+        async with outbox.take(3, 2 * one) as taken:
+            batches.append(("".join(row.key for row in taken.rows), more := taken.more))
+            await taken.settle([row.id for row in taken.rows], [], [], "w")
+    await outbox.close()
+    # Two fit; "d" would not, and comes alone; of the last two nothing is left.
+    assert batches == [("ab", True), ("c", True), ("d", True), ("ef", False)]
+
+
+async def test_what_did_not_fit_is_published_at_once(
+    sql: Sql, broker: Broker, ledger_dsn: str, queue: aio_pika.abc.AbstractQueue
+) -> None:
+    big = bytes(BATCH_BYTES // 2 + 1)
+    for number in range(3):
+        await sql.execute("select acklast.enqueue_raw('work', $1, $2, 'text/plain')", f"k{number}", big)
+    async with relay(ledger_dsn, url=broker.url, poll_s=3600) as made:
+        made.start()
+        await eventually(lambda: empty(sql), 60, "all are published, though each look but the first is far")
+
+
+async def empty(sql: Sql) -> bool:
+    return not await waiting(sql)
 
 
 NO_JOBS = (

@@ -304,6 +304,19 @@ def test_an_operator_makes_every_change_and_looks_at_all(
     assert (told.exit, "may not" in told.err) == (Exit.CONFIG, True)
 
 
+def test_an_operator_counts_what_a_daemons_login_prunes(command: Command, roles: Logins) -> None:
+    roles.sql(OLD.replace("'work'", "'cleanup'"))
+    under(command, roles.as_("operator"))
+    counted = command("ledger", "prune", "--dry-run", "--json")
+    assert (counted.exit, counted.document["pruned"]["dead"]) == (Exit.OK, 5)
+    refused = command("ledger", "prune")
+    assert refused.exit == Exit.CONFIG
+    assert "daemons work, and prune" in refused.err
+    assert command("ledger", "prune", "--dry-run", "--json").document["pruned"]["dead"] == 5
+    under(command, roles.as_("daemon"))
+    assert command("ledger", "prune", "--json").document["pruned"]["dead"] == 5
+
+
 def test_the_roles_are_made_by_the_command_and_told(command: Command, roles: Logins) -> None:
     ask = ("ledger", "migrate", "--roles", "--roles-prefix")
     names = [f"{roles.prefix}_{name}" for name in ("daemon", "operator", "reader", "publisher")]

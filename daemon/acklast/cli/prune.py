@@ -70,7 +70,8 @@ def prune(
 ) -> Exit:
     """Remove what is older than the lanes' keep_done_s, keep_dead_s and keep_payload_s. Daemons do it too.
 
-    Jobs that are not final stay, whatever their age. Safe to interrupt and to repeat.
+    Jobs that are not final stay, whatever their age. Safe to interrupt and to repeat. Where the
+    ledger has roles it takes a daemon's login; an operator's may count, by --dry-run.
     """
     settings = select(configured(config), lane or [])
     account = Account(list(settings.lanes), dry_run)

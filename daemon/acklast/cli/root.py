@@ -39,7 +39,7 @@ from acklast.cli.standard import drop_output
 from acklast.errors import AcklastError, Exit
 
 _MAY_NOT: Final = (
-    "Use one with the role that may: readers look, operators change, daemons work; "
+    "Use one with the role that may: readers look, operators change, daemons work, and prune; "
     "'acklast ledger migrate --roles' makes them"
 )
 

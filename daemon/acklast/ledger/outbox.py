@@ -22,6 +22,9 @@ from acklast_topology.job import Job
 from acklast_topology.value import value
 
 BATCH: Final = 500
+"""Rows that are taken at once, at most."""
+BATCH_BYTES: Final = 16 * 2**20
+"""Of their payloads and headers, unless one alone is larger: they are in memory together."""
 UNPUBLISHABLE: Final = "unpublishable"
 """The reason of a dead letter that was promised and breaks the contract."""
 
@@ -84,16 +87,28 @@ class Dead:
 
 # Rows that another relay holds are passed over; so is whatever comes after an earlier row of its key, which
 # may be one of those. Rows stay locked until they are published: a relay that dies leaves them for others.
+# Which rows others hold is known once ours are locked, so what is too much in bytes is left only then: locked
+# for as long as the others take, and not read, since the size of a payload is known without it.
 _TAKE: Final = """
-select o.id, o.lane, o.key, o.payload, o.type, o.content_type, o.run, o.priority, o.routing_suffix, o.tries,
-       o.headers::text, to_json(o.deadline at time zone 'UTC') #>> '{}' as deadline,
-       to_json(o.not_before at time zone 'UTC') #>> '{}' as not_before
-from acklast.outbox o
-where o.due_at <= clock_timestamp()
-  and not exists (select from acklast.outbox e where e.lane = o.lane and e.key = o.key and e.id < o.id)
-order by o.due_at, o.id
-limit $1
-for update of o skip locked
+select t.id, t.lane, t.key, t.payload, t.type, t.content_type, t.run, t.priority, t.routing_suffix, t.tries,
+       t.headers::text, to_json(t.deadline at time zone 'UTC') #>> '{}' as deadline,
+       to_json(t.not_before at time zone 'UTC') #>> '{}' as not_before, t.locked
+from (
+    select d.*, sum(octet_length(d.payload) + coalesce(pg_column_size(d.headers), 0)) over before as bytes,
+           row_number() over before as place, count(*) over () as locked
+    from (
+        select o.* from acklast.outbox o
+        where o.due_at <= clock_timestamp()
+          and not exists (select from acklast.outbox e
+                          where e.lane = o.lane and e.key = o.key and e.id < o.id)
+        order by o.due_at, o.id
+        limit $1
+        for update of o skip locked
+    ) as d
+    window before as (order by d.due_at, d.id rows unbounded preceding)
+) as t
+where t.bytes <= $2 or t.place = 1
+order by t.due_at, t.id
 """
 _IS_DUE: Final = "select exists (select from acklast.outbox where due_at <= clock_timestamp())"
 _GONE: Final = "delete from acklast.outbox where id = any($1::bigint[])"
@@ -123,11 +138,12 @@ _PLAIN: Final = ("type", "content_type", "run", "priority", "routing_suffix")
 
 
 class Taken:
-    """Rows that are this relay's until the transaction ends."""
+    """Rows that are this relay's until the transaction ends. ``more``: others are due, as far as is known."""
 
-    def __init__(self, connection: Connection, rows: Sequence[Promised]) -> None:
+    def __init__(self, connection: Connection, rows: Sequence[Promised], *, more: bool) -> None:
         self._connection = connection
         self.rows = rows
+        self.more = more
 
     async def settle(
         self, published: Sequence[int], later: Sequence[Later], dead: Sequence[Dead], worker: str
@@ -173,8 +189,9 @@ class Outbox:
             raise
 
     @asynccontextmanager
-    async def take(self, count: int = BATCH) -> AsyncIterator[Taken]:
-        """Take what is due, oldest first; whatever is not settled before the end is as it was.
+    async def take(self, count: int = BATCH, most_bytes: int = BATCH_BYTES) -> AsyncIterator[Taken]:
+        """Take what is due, oldest first, so many rows at most and no more than fit in so many bytes, but
+        one at least; whatever is not settled before the end is as it was.
 
         Raises:
             LedgerUnavailable: the ledger does not answer.
@@ -183,8 +200,9 @@ class Outbox:
         try:
             async with connection.transaction():
                 with unavailable_as_error():
-                    rows = await connection.fetch(_TAKE, count)
-                yield Taken(connection, [_promised(row) for row in rows])
+                    rows = await connection.fetch(_TAKE, count, most_bytes)
+                more = bool(rows) and (len(rows) == count or len(rows) < rows[0]["locked"])
+                yield Taken(connection, [_promised(row) for row in rows], more=more)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
             await self.close()
             what = f"the ledger does not answer: {unquoted(error)}"
