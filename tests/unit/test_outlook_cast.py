@@ -186,7 +186,42 @@ def test_a_moment_beyond_the_calendar_is_none() -> None:
     assert moment_of(NOW, 60) == NOW + timedelta(seconds=60)
 
 
-def test_in_its_first_minute_a_lane_goes_by_the_last_seconds() -> None:
-    begun = lane(minutes=[Minute(40, 40, 50.0)])
+def test_a_lane_that_has_just_begun_goes_by_its_first_seconds() -> None:
+    begun = lane(minutes=[Minute(31, 40, 50.0, idle_s=30.0, fresh=True)])
     found = run_of(facts({"a": begun}, Open("a", "r", 1200)))
-    assert found.per_s == 2.0  # 60 starts in the last 30 seconds
+    assert found.per_s == pytest.approx((31 + 9 * 0.55) / 20)
+
+
+@pytest.mark.parametrize("jobs", [1, 3, 10, 37, 1200])
+def test_a_band_is_of_whole_seconds_and_no_narrower_than_a_handler_takes(jobs: int) -> None:
+    finish = finish_of(facts({"a": lane()}, Open("a", "r", jobs)))
+    low, likely, high = finish.low_s, finish.likely_s, finish.high_s
+    assert low is not None
+    assert likely is not None
+    assert high is not None
+    assert low == int(low)
+    assert high == int(high)
+    handler_s = 4.5
+    assert low <= max(0.0, likely - handler_s - 1)
+    assert high >= likely + handler_s + 1
+
+
+def swinging(**more: Any) -> LaneFacts:
+    """Now at 3 a second, of 2 in the mean, in waves of ten minutes."""
+    ended = [180 if n % 10 < 5 else 60 for n in range(60)]
+    return lane(minutes=[Minute(n, n) for n in ended], **more)
+
+
+def test_a_pace_that_swings_comes_back_to_its_mean() -> None:
+    found = run_of(facts({"a": swinging()}, Open("a", "r", 7200)))
+    assert found.per_s == pytest.approx(2.0, rel=0.15)
+    assert found.finish.likely_s == pytest.approx(3600, rel=0.15)
+
+
+def test_what_others_leave_of_a_budget_is_no_swing() -> None:
+    full = replace(DAEMON, in_flight=5, started=30, permits=60, busy=60, rate_per_s=4.0)
+    mine = swinging(budget="api", daemons=(full,))
+    open_ = (Open("a", "r", 7200), Open("b", "other", 7200))
+    found = run_of(facts({"a": mine, "b": mine}, *open_, budgets={"api": 4.0}))
+    assert found.per_s is not None
+    assert found.per_s > 2.4

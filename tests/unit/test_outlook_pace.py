@@ -58,6 +58,19 @@ def test_minutes_that_differ_widen_it() -> None:
     assert rough.spread > smooth.spread
 
 
+def test_two_minutes_that_differ_widen_it_too() -> None:
+    rough, smooth = pace(minutes(700, 500)), pace(minutes(600, 600))
+    assert rough is not None
+    assert smooth is not None
+    assert rough.spread > 2 * smooth.spread
+
+
+def test_how_many_starts_a_job_takes_is_of_the_same_minutes_as_the_rate() -> None:
+    found = pace([*[Minute(60, 120)] * 3, *[Minute(240, 240)] * 30])
+    assert found is not None
+    assert found.starts_per_job == 2.0
+
+
 def test_retries_are_starts_that_end_nothing() -> None:
     found = pace([Minute(60, 90)] * 5)
     assert found is not None

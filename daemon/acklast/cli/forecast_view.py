@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from acklast.cli.output import plain
@@ -13,6 +13,7 @@ from acklast.outlook.cast import BAND, Basis, Finish, Meets, Outlook, Prospect, 
 _LANES: Final = ("LANE", "OPEN", "RATE", "FINISHED", "BAND", "BOUND BY")
 _RUNS: Final = ("RUN", "OPEN", "FINISHED", "BAND", "DEADLINE", "MARGIN", "", "BOUND BY")
 _NUMBERS: Final = ("OPEN", "RATE", "MARGIN")
+_ALMOST: Final = timedelta(seconds=1, microseconds=-1)
 _WORDS: Final = {Meets.MET: "met", Meets.AT_RISK: "at risk", Meets.MISSED: "missed"}
 STYLES: Final = {Meets.MET: "green", Meets.AT_RISK: "yellow", Meets.MISSED: "red"}
 
@@ -51,8 +52,8 @@ def entry(one: Prospect, at: datetime) -> dict[str, Any]:
         "earliest": plain(moment_of(at, finish.low_s)),
         "latest": plain(moment_of(at, finish.high_s)),
         "finish_s": _round(finish.likely_s),
-        "earliest_s": _round(finish.low_s),
-        "latest_s": _round(finish.high_s),
+        "earliest_s": finish.low_s,
+        "latest_s": finish.high_s,
         "constraint": one.binding.constraint.value,
         "says": one.binding.said,
         "figures": plain(one.binding.figures),
@@ -123,7 +124,8 @@ def _finish(finish: Finish, at: datetime) -> tuple[str, str]:
         return "now", "-"
     low, high = moment_of(at, finish.low_s), moment_of(at, finish.high_s)
     earliest = "?" if low is None else moment(low, at)
-    latest = "?" if high is None else moment(high, at)
+    # A moment is told to its second: the band's end to the one after it, or it would end sooner than it does.
+    latest = "?" if high is None else moment(high + _ALMOST, at)
     return f"in {span(finish.likely_s)}, {here(likely, at)}", f"{earliest} to {latest}"
 
 

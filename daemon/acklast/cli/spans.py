@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -46,9 +47,9 @@ def moment(at: datetime, now: datetime) -> str:
     return f"{there:%H:%M:%SZ}" if there.date() == here.date() else f"{there:%Y-%m-%d %H:%M:%SZ}"
 
 
-def span(seconds: float) -> str:
-    """About how long, in the largest unit that fits."""
+def span(seconds: float, whole: Callable[[float], int] = round) -> str:
+    """About how long, in the largest unit that fits; ``whole`` says to which side it is rounded."""
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
+            return f"{whole(seconds / size)} {unit}"
+    return f"{whole(seconds)} s"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import ceil, floor
 from typing import Final
 
 from rich.console import Group
@@ -178,7 +179,7 @@ def _finish(row: RunRow) -> str:
         return "?"
     if row.low_s is None or row.high_s is None:
         return f"in {age(row.left_s)}"
-    return f"in {age(row.left_s)} ({age(row.low_s)}-{age(row.high_s)})"
+    return f"in {age(row.left_s)} ({age(row.low_s, floor)}-{age(row.high_s, ceil)})"
 
 
 def _budgets(shot: Shot) -> Part:
@@ -235,9 +236,9 @@ def count(number: int) -> str:
     return str(number)
 
 
-def age(seconds: float) -> str:
-    """About how long, without a space."""
-    return span(seconds).replace(" min", "m").replace(" ", "")
+def age(seconds: float, whole: Callable[[float], int] = round) -> str:
+    """About how long, without a space; ``whole`` says to which side it is rounded."""
+    return span(seconds, whole).replace(" min", "m").replace(" ", "")
 
 
 def rate(per_s: float) -> str:

@@ -6,26 +6,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from math import exp, hypot, log, sqrt
+from math import ceil, exp, floor, hypot, sqrt
 from typing import Final
 
 from acklast.forecast import LanePace, Load, flow
 from acklast.outlook.binding import Binding, Constraint, binding, effective_per_s, handler_time_s
-from acklast.outlook.facts import ENOUGH, Facts, LaneFacts, Open
+from acklast.outlook.facts import Facts, LaneFacts, Open
 from acklast.outlook.pace import RULES, Flight, Pace, Rules, pace
+from acklast.outlook.swing import CALM, Swing, swing
+from acklast.outlook.tail import Retries, last_s
 from acklast.reporter import Standing
 
 BAND: Final = 0.8
 """The part of all forecasts whose finish is to lie inside their band."""
 _Z: Final = 1.2816
 """So many standard deviations to either side hold that part."""
+_LEAST_S: Final = 1.0
+"""No finish is known better: a retry starts up to a second late, and what has ended is counted later."""
 _STALL: Final = 9.0
 """What stands still for a time goes on for nine times that long in one case of ten."""
-
-_ROUNDS: Final = 7.0
-"""No job fails more often than that before it is over, or hardly any."""
-_RETRIES: Final = 1.02
-"""So many starts for each job, and retries are worth a thought."""
 
 
 class Basis(StrEnum):
@@ -52,7 +51,8 @@ class Meets(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Seconds from now until the last job has ended: as likely sooner as later, and a band of 80 %.
+    """Seconds from now until the last job has ended: as likely sooner as later, and a band of 80 %, in whole
+    seconds, rounded outward.
 
     None where nobody can tell; ``low_s`` may be known all the same: it is no earlier.
     """
@@ -98,6 +98,7 @@ class _Lane:
     binding: Binding
     opens_s: float | None
     going: LanePace
+    swing: Swing
 
 
 def outlook(facts: Facts, rules: Rules = RULES) -> Outlook:
@@ -107,9 +108,7 @@ def outlook(facts: Facts, rules: Rules = RULES) -> Outlook:
     loads = [Load(one.lane, one.run, one.jobs) for one in facts.open]
     ends = flow(loads, {name: lane.going for name, lane in lanes.items()}, budgets)
     finishes = {
-        (name, run): _finish(lanes[name], end, _of(facts.open, name), rules)
-        for (name, run), end in ends.items()
-        if name in lanes
+        (name, run): _finish(lanes[name], end, rules) for (name, run), end in ends.items() if name in lanes
     }
     return Outlook(
         facts.at,
@@ -128,22 +127,22 @@ def _lanes(facts: Facts, rules: Rules) -> dict[str, _Lane]:
             one for one in facts.lanes.values() if lane.budget is not None and one.budget == lane.budget
         ]
         per_s = facts.budgets.get(lane.budget) if lane.budget is not None else None
-        known = _pace(lane, rules)
-        what = binding(lane, others, per_s, _of(facts.open, name))
+        open_ = _of(facts.open, name)
+        what = binding(lane, others, per_s, open_)
+        known = pace(lane.minutes, Flight(lane.in_flight, lane.slots), rules)
+        # What a lane gets of a budget changes as others come and are through: that is in the flow.
+        shares = what.constraint is Constraint.BUDGET and sum(bool(one.minutes) for one in others) > 1
+        swung = CALM if known is None or shares else _swing(known, sum(one.jobs for one in open_), rules)
+        if known is not None:
+            known = replace(known, per_s=swung.per_s(known.per_s))
         opens_s = _opens_s(lane, known, what)
-        found[name] = _Lane(lane, known, what, opens_s, _going(lane, known, what, opens_s))
+        found[name] = _Lane(lane, known, what, opens_s, _going(lane, known, what, opens_s), swung)
     return found
 
 
-def _pace(lane: LaneFacts, rules: Rules) -> Pace | None:
-    """By the minutes; in its first one a lane has begun somewhere, and the last seconds say more."""
-    known = pace(lane.minutes, Flight(lane.in_flight, lane.slots), rules)
-    lately = sum(one.started for one in lane.daemons)
-    if known is None or known.minutes > 1 or known.stalled_s or lately < ENOUGH:
-        return known
-    return replace(
-        known, per_s=lane.starts_per_s / known.starts_per_job, spread=hypot(known.spread, rules.first)
-    )
+def _swing(known: Pace, jobs: int, rules: Rules) -> Swing:
+    """Towards what the pace comes back until so many jobs are done."""
+    return swing(known.hour, jobs / known.per_s / 60, rules.half_life_min)
 
 
 def _of(open_: Sequence[Open], lane: str) -> list[Open]:
@@ -190,7 +189,7 @@ def _budgets(facts: Facts, lanes: Mapping[str, _Lane]) -> dict[str, float]:
 # --- finishes ---------------------------------------------------------------------------------------------
 
 
-def _finish(lane: _Lane, end_s: float | None, open_: Sequence[Open], rules: Rules) -> Finish:
+def _finish(lane: _Lane, end_s: float | None, rules: Rules) -> Finish:
     known, what = lane.pace, lane.binding
     opens_s = lane.opens_s
     if opens_s is None:
@@ -204,47 +203,44 @@ def _finish(lane: _Lane, end_s: float | None, open_: Sequence[Open], rules: Rule
             "none of its work was measured yet, and no budget says how fast it may go",
         )
     work_s = max(0.0, end_s - opens_s)
-    tail_s = _tail_s(lane, open_)
-    spread = _spread(known, work_s, rules)
+    spread = _spread(lane, work_s, rules)
     stalled_s = known.stalled_s if known is not None else 0.0
     low = opens_s - stalled_s + stalled_s / _STALL + work_s * exp(-_Z * spread)
-    high = opens_s + stalled_s * (_STALL - 1) + work_s * exp(_Z * spread * rules.late) + 2 * tail_s
-    basis = Basis.LIMITS if known is None else Basis.MEASURED
+    high = opens_s + stalled_s * (_STALL - 1) + work_s * exp(_Z * spread * rules.late)
+    handler_s = handler_time_s(lane.facts) or 0.0
+    first_s, tail_s, most_s = (_retries_s(lane, work_s, chance) for chance in (0.1, 0.5, 0.9))
+    likely = end_s + handler_s + tail_s
+    # What goes wrong with the one has nothing to do with the other.
     return Finish(
-        end_s + tail_s, low, high, basis, "" if known else "by its limits: none of its work was measured yet"
+        likely,
+        float(floor(max(0.0, likely - _LEAST_S - hypot(end_s - low, tail_s - first_s, handler_s)))),
+        float(ceil(likely + _LEAST_S + hypot(high - end_s, most_s - tail_s, handler_s))),
+        Basis.LIMITS if known is None else Basis.MEASURED,
+        "" if known else "by its limits: none of its work was measured yet",
     )
 
 
-def _spread(known: Pace | None, work_s: float, rules: Rules) -> float:
+def _spread(lane: _Lane, work_s: float, rules: Rules) -> float:
     """The standard deviation of the finish's logarithm. The further away it is, the more may happen."""
+    known, tried = lane.pace, lane.swing
     if known is None:
         return rules.by_limits
     far = min(1.0, work_s / 60 / rules.drift_min)
-    return sqrt(known.spread**2 + rules.floor**2 + far * rules.drift**2)
+    drift = (rules.trust * rules.drift**2 + tried.times * tried.spread**2) / (rules.trust + tried.times)
+    return sqrt(known.spread**2 + rules.floor**2 + far * drift)
 
 
-def _tail_s(lane: _Lane, open_: Sequence[Open]) -> float:
-    """What comes after the flow: the last handlers, and the last retries' waits.
+def _retries_s(lane: _Lane, end_s: float, chance: float) -> float:
+    """How long after the flow the last retry is over, with this chance.
 
-    These are of the lane's rules, and not measured: what waits is mostly due and behind others in the queue.
+    Waits are of the lane's rules, and not measured: what waits is mostly due and behind others in the queue.
     """
-    tail_s = handler_time_s(lane.facts) or 0.0
     known = lane.pace
-    if known is None or known.starts_per_job < _RETRIES:
-        return tail_s
-    fails = min(0.9, 1 - 1 / known.starts_per_job)
-    jobs, last_s = sum(one.jobs for one in open_), 0.0
-    late = float(sum(one.waiting + one.in_flight for one in open_))
-    for _ in range(3):  # the last to end is one of all those that began while it waited
-        last_s = _retries_s(lane.facts, min(_ROUNDS, log(1 + late) / log(1 / fails)))
-        late = max(late, min(jobs, known.per_s * last_s))
-    return tail_s + last_s
-
-
-def _retries_s(lane: LaneFacts, rounds: float) -> float:
-    """What so many retries in a row wait: each twice as long as the one before."""
-    waits = [min(lane.retry_cap_s, lane.retry_s * 2.0**number) for number in range(int(rounds) + 1)]
-    return sum(waits[:-1]) + waits[-1] * (rounds - int(rounds))
+    if known is None:
+        return 0.0
+    retries = Retries(1 - 1 / known.starts_per_job, lane.facts.retry_s, lane.facts.retry_cap_s)
+    for_s = sum(one.worked_s for one in lane.facts.minutes) + end_s
+    return last_s(retries, known.per_s, for_s, chance)
 
 
 # --- prospects --------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ them. A single bad minute stays in: there will be others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from typing import Final
@@ -28,15 +28,15 @@ class Rules:
     """Two minutes in a row that are so many standard deviations away are another rate."""
     rough: float = 0.1
     """A minute's own variation, as a part of the rate, besides chance."""
-    floor: float = 0.05
+    floor: float = 0.04
     """The least standard deviation of a rate's logarithm: nothing is known better."""
     drift: float = 0.14
     """What a rate may yet do within ``drift_min``, as a standard deviation of its logarithm."""
     drift_min: float = 30.0
-    late: float = 1.6
+    trust: float = 2.0
+    """For so many times that a forecast could be tried in the last hour ``drift`` counts."""
+    late: float = 1.8
     """A finish is later than expected by more than it is earlier."""
-    first: float = 0.1
-    """The standard deviation of the logarithm that comes on top while only seconds were measured."""
     by_limits: float = 0.6
     """The standard deviation of the logarithm where nothing was measured and only limits are known."""
 
@@ -82,33 +82,38 @@ class Pace:
     ended: int
     minutes: int
     worked_s: float
+    hour: tuple[tuple[float, float], ...] = ()
+    """What ended in each minute, and how long that was worked in, the newest first."""
 
 
 def pace(minutes: Sequence[Minute], in_flight: Flight = NONE, rules: Rules = RULES) -> Pace | None:
     """``minutes``: the newest first. None where nothing ended in any of them."""
     stalled, rest = _stalled(_at_work(minutes))
-    starts = _starts_per_job(rest, in_flight.jobs)
-    lag = in_flight.lag / starts
-    chosen = _of_one_rate([_Part.of(one, lag) for one in rest], rules)
+    chosen = _of_one_rate([_Part.of(one, in_flight) for one in rest], rules)
     weights = [0.5 ** (number / rules.half_life_min) for number in range(len(chosen))]
-    length_s = sum(w * one.length_s for w, one in zip(weights, chosen, strict=True))
-    ended = sum(w * one.ended for w, one in zip(weights, chosen, strict=True))
+    length_s = _sum(weights, (one.length_s for one in chosen))
+    ended = _sum(weights, (one.ended for one in chosen))
     if not ended or not length_s:
         return None
     per_s = ended / length_s
     # As many as if all had counted in full: what the noise of a weighted sum is like.
-    counted = ended**2 / sum(w * w * one.ended for w, one in zip(weights, chosen, strict=True))
+    counted = ended**2 / _sum((w * w for w in weights), (one.ended for one in chosen))
     rough = _rough(chosen, per_s)
     spread = sqrt(1.0 / counted + rough**2 / len(chosen))
     return Pace(
         per_s,
         spread,
-        starts,
+        max(1.0, _sum(weights, (one.started for one in chosen)) / ended),
         stalled,
         round(sum(one.ended for one in chosen)),
         len(chosen),
         sum(one.length_s for one in chosen),
+        tuple((one.ended, one.worked_s) for one in rest),
     )
+
+
+def _sum(weights: Iterable[float], values: Iterable[float]) -> float:
+    return sum(weight * value for weight, value in zip(weights, values, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +121,16 @@ class _Part:
     """A minute, for as long as it was worked in."""
 
     ended: float
+    started: float
     length_s: float
 
     @classmethod
-    def of(cls, minute: Minute, lag: float) -> _Part:
-        """``lag``: what has not ended yet of the work that a fresh beginning has done."""
-        return cls(minute.ended + lag * minute.fresh, minute.worked_s)
+    def of(cls, minute: Minute, in_flight: Flight) -> _Part:
+        """What is in flight since a fresh beginning has done a part of its work, and has not ended."""
+        if not minute.fresh:
+            return cls(minute.ended, minute.started, minute.worked_s)
+        lag = in_flight.lag
+        return cls(minute.ended + lag, minute.started - in_flight.jobs + lag, minute.worked_s)
 
 
 def _at_work(minutes: Sequence[Minute]) -> list[Minute]:
@@ -160,7 +169,7 @@ def _of_one_rate(minutes: Sequence[_Part], rules: Rules) -> Sequence[_Part]:
 
 def _rough(minutes: Sequence[_Part], per_s: float) -> float:
     """How much the minutes differ beyond what chance makes of them, as a part of the rate."""
-    if len(minutes) < 3:
+    if len(minutes) < 2:
         return 0.0
     seen = expected = chance = 0.0
     for one in minutes:
@@ -169,12 +178,3 @@ def _rough(minutes: Sequence[_Part], per_s: float) -> float:
         expected += mean**2
         chance += mean
     return sqrt(max(0.0, seen - chance) / expected)
-
-
-def _starts_per_job(minutes: Sequence[Minute], in_flight: int) -> float:
-    """Starts for each job that ended; one at least. Those that are in flight since a beginning with none have
-    come to nothing yet.
-    """
-    ended = sum(one.ended for one in minutes)
-    started = sum(one.started for one in minutes) - in_flight * any(one.fresh for one in minutes)
-    return max(1.0, started / ended) if ended else 1.0
