@@ -73,7 +73,7 @@ class Asking(Chore):
             try:
                 with only_real_cancellation():
                     await self._round()
-                self._complained = ""
+                self.fine()
             except Exception as error:
                 # Not only an outage: a defect here must not end it for good, in silence.
                 self.complain(error)

@@ -20,8 +20,8 @@ class Chore(ABC):
     name: ClassVar[str]
     _emitter: Emitter
     _task: asyncio.Task[None] | None = None
-    _complained: str = ""
-    """The kind of error that was told of last, and is not over."""
+    _complained: frozenset[str] = frozenset()
+    """The kinds of errors that were told of, and are not over."""
 
     def start(self) -> None:
         self._task = asyncio.create_task(self.run(), name=self.name)
@@ -44,11 +44,15 @@ class Chore(ABC):
     def complain(self, error: Exception) -> None:
         """Say what is wrong, once for each kind until it goes well again."""
         kind = type(error).__name__
-        if self._complained != kind:
-            self._complained = kind
+        if kind not in self._complained:
+            self._complained |= {kind}
             # The daemon tells of a ledger that is away once, and not with each of its parts.
             level = "debug" if isinstance(error, LedgerUnavailable) else "warning"
             self._emitter.notice(f"{self.name}.failed", level, error=unquoted(error))
+
+    def fine(self) -> None:
+        """It goes well: what is wrong next is told again."""
+        self._complained = frozenset()
 
     @abstractmethod
     async def run(self) -> None:

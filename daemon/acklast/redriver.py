@@ -128,7 +128,8 @@ class Redriver(Chore):
             try:
                 with only_real_cancellation():
                     busy = await self.once()
-                self._complained, tries = "", 0
+                self.fine()
+                tries = 0
                 await asyncio.sleep(BUSY_S if busy else _IDLE_S)
                 continue
             except Exception as error:

@@ -84,7 +84,8 @@ class Relay(Chore):
         self._worker = worker
         self._poll_s = poll_s
         self._chance = chance
-        self._failing = ""
+        self._failing = False
+        self._told = ""
         self._more = False
         """Whether the last batch has left any that are due."""
 
@@ -137,15 +138,17 @@ class Relay(Chore):
         if self._failing:
             self._emitter.notice("relay.resumed")
             self._tell_how(self.text())
-            self._failing = ""
+            self._failing, self._told = False, ""
         return 0
 
     def _say(self, error: Exception) -> None:
         said = unquoted(error)
-        kind = type(error).__name__
-        if self._failing != kind:
-            self._failing = kind
+        if not self._failing:
+            # Once: a server that goes shows itself by one error after the other.
+            self._failing = True
             self._emitter.notice("relay.unavailable", "warning", error=said)
+        if self._told != said:
+            self._told = said
             self._tell_how(f"{said}; nothing is relayed")
 
     async def once(self, publisher: Publisher) -> int:

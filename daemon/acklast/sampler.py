@@ -87,7 +87,7 @@ class Sampler(Chore):
             try:
                 with only_real_cancellation():
                     await self.once()
-                self._complained = ""
+                self.fine()
             except Exception as error:
                 self.complain(error)
             await asyncio.sleep(self._every_s * (0.75 + self._chance() / 2))
