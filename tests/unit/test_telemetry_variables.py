@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import grpc  # type: ignore[import-untyped]  # it comes without types
 import pytest
+import requests
 
 from acklast.errors import ConfigError
-from acklast.telemetry.credentials import check_files
+from acklast.telemetry import credentials
+from acklast.telemetry.credentials import check_credentials
 from acklast.telemetry.variables import Batching, Exporter, Exporting, Sampling, Signal, exporting_of
 
 HOST = "http://collector"
@@ -162,7 +166,81 @@ def test_a_header_that_no_request_can_have_stops_the_start(pair: str) -> None:
 def test_a_file_for_tls_that_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
     env = {ENDPOINT: HOST, "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE": str(tmp_path / "ca.pem")}
     with pytest.raises(ConfigError, match="OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE"):
-        check_files(env, exporting_of(env))
+        check_credentials(env, exporting_of(env))
     (tmp_path / "ca.pem").write_text("")
-    check_files(env, exporting_of(env))
-    check_files({"OTEL_EXPORTER_OTLP_CERTIFICATE": "/nowhere"}, Exporting())
+    check_credentials(env, exporting_of(env))
+    check_credentials({"OTEL_EXPORTER_OTLP_CERTIFICATE": "/nowhere"}, Exporting())
+
+
+class Provider:
+    """An entry point of a credential provider."""
+
+    def __init__(self, name: str, gives: Callable[[], object]) -> None:
+        self.name = name
+        self._gives = gives
+
+    def load(self) -> Callable[[], object]:
+        return self._gives
+
+
+def broken() -> object:
+    raise ValueError("secret")
+
+
+@pytest.mark.parametrize("signal", ["", "TRACES_"])
+@pytest.mark.parametrize("kind", ["HTTP", "GRPC"])
+@pytest.mark.parametrize(
+    ("provider", "what", "remedy"),
+    [
+        ("nowhere", "is no credential provider that is installed", "name one of: broken, good, other"),
+        ("other", "gives a str, and no", "made for this protocol"),
+        ("broken", "fails with ValueError", "Put the provider right"),
+        ("good", "", ""),
+    ],
+)
+def test_a_credential_provider_is_tried_before_the_start(
+    monkeypatch: pytest.MonkeyPatch, signal: str, kind: str, provider: str, what: str, remedy: str
+) -> None:
+    good = {"HTTP": requests.Session, "GRPC": grpc.local_channel_credentials}[kind]
+    installed = [Provider("good", good), Provider("other", str), Provider("broken", broken)]
+    monkeypatch.setattr(credentials, "entry_points", lambda group: installed)
+    name = f"OTEL_PYTHON_EXPORTER_OTLP_{kind}_{signal}CREDENTIAL_PROVIDER"
+    protocol = {"HTTP": "http/protobuf", "GRPC": "grpc"}[kind]
+    env = {ENDPOINT: HOST, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol, name: provider}
+    if not what:
+        check_credentials(env, exporting_of(env))
+        return
+    with pytest.raises(ConfigError) as caught:
+        check_credentials(env, exporting_of(env))
+    assert name in caught.value.what
+    assert what in caught.value.what
+    assert remedy in caught.value.remedy
+    assert "secret" not in str(caught.value)
+
+
+def test_the_provider_of_another_protocol_or_signal_is_nobodys_concern() -> None:
+    env = {
+        ENDPOINT: HOST,
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+        "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER": "nowhere",
+        "OTEL_PYTHON_EXPORTER_OTLP_GRPC_LOGS_CREDENTIAL_PROVIDER": "nowhere",
+    }
+    check_credentials(env, exporting_of(env))
+
+
+@pytest.mark.parametrize("name", ["OTEL_EXPORTER_OTLP_INSECURE", "OTEL_EXPORTER_OTLP_METRICS_INSECURE"])
+def test_what_is_neither_true_nor_false_stops_the_start(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}=maybe is not known") as caught:
+        exporting_of({ENDPOINT: HOST, name: "maybe"})
+    assert "true, false" in caught.value.remedy
+    for said in ("", "TRUE", "false"):
+        assert exporting_of({ENDPOINT: HOST, name: said}).routes
+
+
+def test_a_status_that_grpc_does_not_have_stops_the_start() -> None:
+    env = {ENDPOINT: HOST, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+    name = "OTEL_PYTHON_EXPORTER_OTLP_GRPC_RETRYABLE_ERROR_CODES"
+    every = ",".join(status.name for status in grpc.StatusCode)
+    assert exporting_of({**env, name: every}).routes
+    with pytest.raises(ConfigError, match="=busy is not known"):
+        exporting_of({**env, name: "UNAVAILABLE, BUSY"})

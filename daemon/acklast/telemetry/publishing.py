@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Ma
 from dataclasses import replace
 from typing import Final
 
-from acklast.telemetry.credentials import check_files
+from acklast.telemetry.credentials import check_credentials
 from acklast.telemetry.exports import Exports
 from acklast.telemetry.resource import resource_of
 from acklast.telemetry.span import Kind, Span, new_span_id
@@ -109,7 +109,7 @@ def publishing_of(env: Mapping[str, str], names: Names, exchange: str, *, versio
         ConfigError: one of the variables cannot be used.
     """
     exporting = exporting_of(env)
-    check_files(env, exporting)
+    check_credentials(env, exporting)
     resource = resource_of(exporting, version=version, instance="enqueue")
     traces = open_traces(exporting, Exports(), names, resource, version)
     if traces is None:

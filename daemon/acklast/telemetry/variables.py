@@ -7,18 +7,15 @@ needed most.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, TypeVar
-from urllib.parse import unquote, urlsplit
+from typing import Final
+from urllib.parse import urlsplit
 
 from acklast.errors import ConfigError
-
-Env = Mapping[str, str]
-N = TypeVar("N", int, float)
+from acklast.telemetry.values import Env, flag, milliseconds, number, one_of, pairs, text
 
 PROTOCOLS: Final = ("grpc", "http/protobuf")
 COMPRESSIONS: Final = ("none", "gzip")
@@ -35,11 +32,15 @@ _TEMPORALITY: Final = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
 _GRPC_PORT: Final = 4317
 _PATHS: Final = {"traces": "/v1/traces", "metrics": "/v1/metrics", "logs": "/v1/logs"}
 _LEAST_TIMEOUT_MS: Final = 100
-_LONGEST_MS: Final = 86_400_000.0
-"""A day. What is far longer no clock of a thread can wait for, and the thread would end."""
 _MOST_QUEUED: Final = 1_000_000
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 _HEADER_VALUE: Final = re.compile(r"[ -~]*")
+_AGAIN: Final = "OTEL_PYTHON_EXPORTER_OTLP_GRPC_RETRYABLE_ERROR_CODES"
+_STATUSES: Final = (
+    *("ok", "cancelled", "unknown", "invalid_argument", "deadline_exceeded", "not_found", "already_exists"),
+    *("permission_denied", "unauthenticated", "resource_exhausted", "failed_precondition", "aborted"),
+    *("out_of_range", "unimplemented", "internal", "unavailable", "data_loss"),
+)
 _FILES: Final = ("CERTIFICATE", "CLIENT_KEY", "CLIENT_CERTIFICATE")
 
 
@@ -115,21 +116,21 @@ def exporting_of(env: Env) -> Exporting:
     Raises:
         ConfigError: one of them cannot be used; it is named with what is valid.
     """
-    if _flag(env, "OTEL_SDK_DISABLED"):
+    if flag(env, "OTEL_SDK_DISABLED"):
         return Exporting()
     routes = {signal: route for signal in Signal if (route := _route(env, signal))}
     if not routes:
         return Exporting()
-    attributes = _pairs(env, "OTEL_RESOURCE_ATTRIBUTES")
+    attributes = pairs(env, "OTEL_RESOURCE_ATTRIBUTES")
     return Exporting(
         routes=routes,
-        service=_text(env, "OTEL_SERVICE_NAME") or attributes.get("service.name") or "acklast",
+        service=text(env, "OTEL_SERVICE_NAME") or attributes.get("service.name") or "acklast",
         attributes=attributes,
         sampling=_sampling(env),
         spans=_batching(env, "OTEL_BSP"),
         records=_batching(env, "OTEL_BLRP", delay_ms=1000.0),
-        metrics_every_s=_milliseconds(env, "OTEL_METRIC_EXPORT_INTERVAL", 60_000.0) / 1000,
-        delta=(_one_of(env, _TEMPORALITY, TEMPORALITIES) or "cumulative") != "cumulative",
+        metrics_every_s=milliseconds(env, "OTEL_METRIC_EXPORT_INTERVAL", 60_000.0) / 1000,
+        delta=(one_of(env, _TEMPORALITY, TEMPORALITIES) or "cumulative") != "cumulative",
     )
 
 
@@ -142,10 +143,14 @@ def _route(env: Env, signal: Signal) -> Route | None:
         return None
     if exporter is Exporter.CONSOLE:
         return Route(signal, exporter)
+    for name in _named("OTEL_EXPORTER_OTLP", signal, "INSECURE"):
+        flag(env, name)  # the exporter reads it, and takes whatever is not true for false
     named, both = f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
     own, shared = _url(env, named), _url(env, both)
     protocol = _of_signal(env, signal, "PROTOCOL", PROTOCOLS) or _usual_protocol(own or shared)
     if protocol == "grpc":
+        for code in filter(None, (part.strip() for part in text(env, _AGAIN).split(","))):
+            one_of({_AGAIN: code}, _AGAIN, _STATUSES)
         endpoint = own or shared or "http://localhost:4317"
     else:
         endpoint = own or (shared or "http://localhost:4318").rstrip("/") + _PATHS[signal]
@@ -165,10 +170,10 @@ def _exporter(env: Env, signal: Signal) -> Exporter | None:
     """By its own variable; else an endpoint is enough, for all but logs: standard error has those."""
     name = f"OTEL_{signal.upper()}_EXPORTER"
     valid = (*Exporter, "none", *(("prometheus",) if signal is Signal.METRICS else ()))
-    match _one_of(env, name, valid):
+    match one_of(env, name, valid):
         case None:
             named = (f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-            asked = signal is not Signal.LOGS and any(_text(env, one) for one in named)
+            asked = signal is not Signal.LOGS and any(text(env, one) for one in named)
             return Exporter.OTLP if asked else None
         case "none" | "prometheus":  # the daemon's own /metrics needs no exporter
             return None
@@ -181,37 +186,37 @@ def _usual_protocol(endpoint: str) -> str:
 
 
 def _url(env: Env, name: str) -> str:
-    text = _text(env, name)
-    if not text:
+    said = text(env, name)
+    if not said:
         return ""
     try:
-        parts = urlsplit(text if "://" in text else f"http://{text}")
+        parts = urlsplit(said if "://" in said else f"http://{said}")
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        usable = usable and not re.search(r"\s", text)
+        usable = usable and not re.search(r"\s", said)
     except ValueError:
         usable = False
     if not usable:
         # Not shown: a URL may have a password in it.
         raise ConfigError(f"{name} is no URL of a collector", "Use http://HOST:PORT or https://HOST:PORT")
-    return text if "://" in text else f"http://{text}"
+    return said if "://" in said else f"http://{said}"
 
 
 def _of_signal(env: Env, signal: Signal, what: str, valid: tuple[str, ...]) -> str | None:
     """The signal's own variable wins."""
-    own = _one_of(env, f"OTEL_EXPORTER_OTLP_{signal.upper()}_{what}", valid)
-    return own or _one_of(env, f"OTEL_EXPORTER_OTLP_{what}", valid)
+    own = one_of(env, f"OTEL_EXPORTER_OTLP_{signal.upper()}_{what}", valid)
+    return own or one_of(env, f"OTEL_EXPORTER_OTLP_{what}", valid)
 
 
 def _timeout_s(env: Env, signal: Signal) -> float:
     own, shared = f"OTEL_EXPORTER_OTLP_{signal.upper()}_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"
     # Some SDKs read seconds here: 10 of these would fail every export.
-    name = own if _text(env, own) else shared
-    return _milliseconds(env, name, 10_000.0, least=_LEAST_TIMEOUT_MS) / 1000
+    name = own if text(env, own) else shared
+    return milliseconds(env, name, 10_000.0, least=_LEAST_TIMEOUT_MS) / 1000
 
 
 def _headers(env: Env, name: str) -> dict[str, str]:
     """By small names: gRPC refuses every request that has another one, and HTTP does not mind."""
-    headers = {key.lower(): value for key, value in _pairs(env, name, secret=True).items()}
+    headers = {key.lower(): value for key, value in pairs(env, name, secret=True).items()}
     for key, value in headers.items():
         if not _HEADER.fullmatch(key) or not _HEADER_VALUE.fullmatch(value):
             # Not shown: it may be the secret.
@@ -224,73 +229,43 @@ def _headers(env: Env, name: str) -> dict[str, str]:
 
 def files_of(env: Env, exporting: Exporting) -> dict[str, str]:
     """The files that the exporters read for TLS, by variable."""
-    prefixes = ["OTEL_EXPORTER_OTLP"] + [
-        f"OTEL_EXPORTER_OTLP_{route.signal.upper()}" for route in exporting.routes.values()
-    ]
-    names = [f"{prefix}_{what}" for prefix in prefixes for what in _FILES]
-    return {name: path for name in names if exporting.routes and (path := _text(env, name))}
+    named = (
+        _named("OTEL_EXPORTER_OTLP", route.signal, what) for route in _sent(exporting) for what in _FILES
+    )
+    return {name: path for names in named for name in names if (path := text(env, name))}
+
+
+def providers_of(env: Env, exporting: Exporting) -> dict[str, tuple[str, str]]:
+    """What the exporters' credentials come from by plug-in: protocol and name, by variable."""
+    found = {}
+    for route in _sent(exporting):
+        kind = route.protocol.partition("/")[0]
+        for name in _named(f"OTEL_PYTHON_EXPORTER_OTLP_{kind.upper()}", route.signal, "CREDENTIAL_PROVIDER"):
+            if provider := text(env, name):
+                found[name] = (kind, provider)
+    return found
+
+
+def _sent(exporting: Exporting) -> list[Route]:
+    return [route for route in exporting.routes.values() if route.exporter is Exporter.OTLP]
+
+
+def _named(prefix: str, signal: Signal, what: str) -> tuple[str, str]:
+    """The variable of all signals, and the signal's own."""
+    return f"{prefix}_{what}", f"{prefix}_{signal.upper()}_{what}"
 
 
 # --- the rest --------------------------------------------------------------------------------------------
 
 
 def _sampling(env: Env) -> Sampling:
-    name = _one_of(env, "OTEL_TRACES_SAMPLER", SAMPLERS) or SAMPLERS[3]
+    name = one_of(env, "OTEL_TRACES_SAMPLER", SAMPLERS) or SAMPLERS[3]
     if not name.endswith("traceidratio"):
         return Sampling(name)
-    return Sampling(name, _number(env, "OTEL_TRACES_SAMPLER_ARG", 1.0, least=0.0, most=1.0))
+    return Sampling(name, number(env, "OTEL_TRACES_SAMPLER_ARG", 1.0, least=0.0, most=1.0))
 
 
 def _batching(env: Env, prefix: str, delay_ms: float = 5000.0) -> Batching:
-    queue = _number(env, f"{prefix}_MAX_QUEUE_SIZE", 2048, least=1, most=_MOST_QUEUED)
-    batch = _number(env, f"{prefix}_MAX_EXPORT_BATCH_SIZE", min(512, queue), least=1, most=queue)
-    return Batching(queue, batch, _milliseconds(env, f"{prefix}_SCHEDULE_DELAY", delay_ms) / 1000)
-
-
-def _text(env: Env, name: str) -> str:
-    """An empty variable is an unset one."""
-    return env.get(name, "").strip()
-
-
-def _flag(env: Env, name: str) -> bool:
-    return (_one_of(env, name, ("true", "false")) or "false") == "true"
-
-
-def _one_of(env: Env, name: str, valid: tuple[str, ...]) -> str | None:
-    text = _text(env, name).lower()
-    if not text:
-        return None
-    if text not in valid:
-        raise ConfigError(f"{name}={text} is not known", f"Use one of: {', '.join(valid)}")
-    return text
-
-
-def _milliseconds(env: Env, name: str, default: float, least: float = 1.0) -> float:
-    return _number(env, name, default, least=least, most=_LONGEST_MS, unit=" of milliseconds")
-
-
-def _number(env: Env, name: str, default: N, *, least: float, most: float = math.inf, unit: str = "") -> N:
-    text = _text(env, name)
-    if not text:
-        return default
-    try:
-        number = type(default)(text)
-    except ValueError:
-        number = type(default)(-1)
-    if not least <= number <= most:
-        to = f"from {least:g} to {most:.9g}" if most < math.inf else f"of {least:g} or more"
-        whole = "a whole number" if isinstance(default, int) else "a number"
-        raise ConfigError(f"{name}={text} is not valid", f"Use {whole}{unit} {to}")
-    return number
-
-
-def _pairs(env: Env, name: str, *, secret: bool = False) -> dict[str, str]:
-    """``a=1,b=2``, percent-encoded as W3C Baggage has it."""
-    pairs = {}
-    for item in filter(None, (part.strip() for part in _text(env, name).split(","))):
-        key, equals, value = item.partition("=")
-        if not equals or not key.strip():
-            shown = "an item" if secret else f"{item!r}"
-            raise ConfigError(f"{name} has {shown} that is no pair", "Use KEY=VALUE,KEY=VALUE")
-        pairs[unquote(key.strip())] = unquote(value.strip())
-    return pairs
+    queue = number(env, f"{prefix}_MAX_QUEUE_SIZE", 2048, least=1, most=_MOST_QUEUED)
+    batch = number(env, f"{prefix}_MAX_EXPORT_BATCH_SIZE", min(512, queue), least=1, most=queue)
+    return Batching(queue, batch, milliseconds(env, f"{prefix}_SCHEDULE_DELAY", delay_ms) / 1000)

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from acklast import __version__
 from acklast.telemetry import catalogue as of
-from acklast.telemetry.credentials import check_files
+from acklast.telemetry.credentials import check_credentials
 from acklast.telemetry.events import Emitter, Sink
 from acklast.telemetry.exports import Exports
 from acklast.telemetry.metric import DROPS, EXPORTS, Metric, Sample
@@ -106,7 +106,7 @@ def open_telemetry(
         ConfigError: one of the variables cannot be used.
     """
     exporting = exporting_of(env)
-    check_files(env, exporting)
+    check_credentials(env, exporting)
     exports = Exports()
     counts = scraped or Signal.METRICS in exporting.routes
     registry = Registry(lanes, only=metrics) if counts else None
