@@ -70,9 +70,9 @@ class Daemon:
         self._fresh = fresh
         self._directory = config.parent
         number = len(list(self._directory.glob(f"{instance}-*.log")))
-        self._log = self._directory / f"{instance}-{number}.log"
+        self.log_file = self._directory / f"{instance}-{number}.log"
         self._mark = self._directory / f"{instance}-{number}.mark"
-        self._env = _environment(env, fault, self._mark)
+        self.environment = _environment(env, fault, self._mark)
         self._lines: list[dict[str, Any]] = []
         self._read_up_to = 0
         self._process: Process | None = None
@@ -81,19 +81,19 @@ class Daemon:
         arguments = [self._command, "--config", str(self._config), "--json"]
         if self._command == "run":
             arguments += ["--instance", self._instance]
-        with self._log.open("wb") as log:
+        with self.log_file.open("wb") as log:
             if self._fresh:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "acklast", *arguments],
-                    env=self._env,
+                    env=self.environment,
                     cwd=self._directory,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
                 )
             else:
-                self._process = forker(self._env["PYTHONPATH"]).start(
-                    arguments, self._env, self._directory, log.fileno()
+                self._process = forker(self.environment["PYTHONPATH"]).start(
+                    arguments, self.environment, self._directory, log.fileno()
                 )
         return self
 
@@ -103,7 +103,7 @@ class Daemon:
         self.process.kill()
         self.process.wait()
         if error is not None:
-            error.add_note(f"--- {self._log.name}\n{self.text()[-4000:]}")
+            error.add_note(f"--- {self.log_file.name}\n{self.text()[-4000:]}")
 
     @property
     def process(self) -> Process:
@@ -114,11 +114,11 @@ class Daemon:
 
     def text(self) -> str:
         """Everything that it wrote."""
-        return self._log.read_text(errors="replace")
+        return self.log_file.read_text(errors="replace")
 
     def log(self) -> list[dict[str, Any]]:
         """Its log so far. A line that is still being written is left out."""
-        with self._log.open("rb") as file:
+        with self.log_file.open("rb") as file:
             file.seek(self._read_up_to)
             lines, end, _ = file.read().rpartition(b"\n")
         # What was read once is not read again: tests ask many times a second.

@@ -15,6 +15,7 @@ from acklast_topology.publish import Job
 from dev.otelcol import HTTP, Collector
 from harness import eventually
 from harness.downstream import downstream, says
+from harness.journaled import journal, journaled
 from harness.scraping import scrape
 from harness.scripted import LANE, TYPE
 from harness.site import Site
@@ -107,3 +108,32 @@ async def test_a_handlers_exception_and_a_collector_that_refuses_tell_nothing(ne
     [said] = daemon.said("telemetry.not_exported", signal="traces")
     assert said["why"] == "http_401"
     assert found_in(daemon.text()) == set()
+
+
+async def test_the_journal_is_told_nothing_that_the_log_is_not(new_site: NewSite, ledger_dsn: str) -> None:
+    """The same, where systemd's journal takes what the daemon says of itself with its fields."""
+    async with downstream(says(401, PLANTED["answer"])) as api:
+        at = api.url.replace("http://", f"http://user:{PLANTED['password']}@")
+        env = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": at,
+            "OTEL_EXPORTER_OTLP_HEADERS": f"api-key={PLANTED['exporter']}",
+            "ACKLAST__LOG__LEVEL": "debug",
+            **QUICK,
+        }
+        async with new_site(app="harness.talkative:app", max_attempts=1) as place:
+            headers = {"secret": PLANTED["header"], "baggage": PLANTED["key"]}
+            job = Job.json(LANE, "k-1", {"secret": PLANTED["body"]}, type=TYPE, headers=headers)
+            await place.publish(job)
+            async with journal(place.directory) as told:
+                with journaled(place.daemon(env=env, fresh=True), place.directory) as daemon:
+                    await place.reaches("k-1", State.DEAD)
+                    await eventually(lambda: b"telemetry.not_exported" in told)
+                    assert await daemon.drained() == Exit.OK
+                await eventually(lambda: b"drain.receipt" in told)
+    entries = told.decode(errors="replace")  # lengths are binary
+    assert "ACKLAST_EVENT" in entries
+    assert "<4>" in daemon.text(), "a job's line has its priority, and stays on the stream"
+    passwords = [urlsplit(url).password or "" for url in (place.broker_url, ledger_dsn)]
+    for text in (entries, daemon.text()):
+        assert found_in(text) == set()
+        assert [password for password in passwords if not password or password in text] == []
