@@ -192,7 +192,7 @@ def paused_since(sql: Asking, since: datetime) -> None:
 
 
 def test_a_pause_is_told_with_who_and_why_and_is_audited(command: Command, sql: Asking) -> None:
-    paused = command("schedule", "pause", "weekly", "--reason", "broken", "--as", "anna", "--json").document
+    paused = command("schedule", "pause", "weekly", "--why", "broken", "--as", "anna", "--json").document
     assert paused == {"schedule": "weekly", "action": "pause", "changed": True, "actor": "anna"}
     assert not command("schedule", "pause", "weekly", "-r", "again", "--json").document["changed"]
     [one] = command("schedule", "list", "--json").document["schedules"]

@@ -20,7 +20,7 @@ from harness.site import RUN, Site, scripted, site
 
 NewPlace: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
 Sql: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
-WHY = ("--reason", "wrong template", "--as", "duty")
+WHY = ("--why", "wrong template", "--as", "duty")
 
 STARTED_LATER = "select key from acklast.jobs where run = $1 and claimed_at > $2 and not ambiguous"
 

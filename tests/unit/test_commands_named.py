@@ -29,3 +29,12 @@ def test_every_command_of_a_page_is_there(page: Path) -> None:
 )
 def test_a_command_that_is_not_there_is_found(line: str, why: str) -> None:
     assert problem(line) == why
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["runs cancel", "lanes pause", "lanes resume", "lanes set", "schedule pause", "schedule resume"],
+)
+def test_why_is_said_by_one_name_everywhere_and_by_the_older_ones(command: str) -> None:
+    for name in ("--why", "--reason", "-r"):
+        assert problem(f"acklast {command} x {name} y") == ""

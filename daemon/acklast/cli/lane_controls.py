@@ -38,7 +38,7 @@ from acklast.pacing.controls import Controls, Refused, lower_count, lower_quota,
 _LIMITS = (Kind.QUOTA, Kind.CONCURRENCY)
 _RATE_MIN = 1 / 86_400
 
-MaybeWhy = Annotated[str, typer.Option("--reason", "-r", help="Why, for the history.")]
+MaybeWhy = Annotated[str, typer.Option("--why", "--reason", "-r", help="Why, for the history.")]
 
 
 def pause(

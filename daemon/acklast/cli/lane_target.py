@@ -29,7 +29,7 @@ LaneName: TypeAlias = Annotated[str | None, typer.Argument(metavar="[LANE]", hel
 BudgetName: TypeAlias = Annotated[
     str | None, typer.Option("--budget", "-b", help="A budget instead: every lane that uses it.")
 ]
-Why: TypeAlias = Annotated[str, typer.Option("--reason", "-r", help="Why; everybody sees it.")]
+Why: TypeAlias = Annotated[str, typer.Option("--why", "--reason", "-r", help="Why; everybody sees it.")]
 For: TypeAlias = Annotated[str | None, typer.Option("--for", help="How long: 90s, 30m, 2h, 1d.")]
 Until: TypeAlias = Annotated[str | None, typer.Option("--until", help="Until when: RFC 3339 with an offset.")]
 As: TypeAlias = Annotated[

@@ -35,7 +35,7 @@ class Cancelled:
 
 def cancel(
     run: RunName,
-    reason: Annotated[str, typer.Option("--reason", "-r", help="Why; everybody sees it.")] = "",
+    reason: Annotated[str, typer.Option("--why", "--reason", "-r", help="Why; everybody sees it.")] = "",
     as_: As = None,
     config: ConfigPath = CONFIG,
     as_json: Json = False,

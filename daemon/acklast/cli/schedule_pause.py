@@ -43,7 +43,7 @@ def resume(
     backfill: Annotated[
         bool, typer.Option("--backfill", help="Catch up what did not fire meanwhile, as catch_up says.")
     ] = False,
-    reason: Annotated[str, typer.Option("--reason", "-r", help="Why, for the history.")] = "",
+    reason: Annotated[str, typer.Option("--why", "--reason", "-r", help="Why, for the history.")] = "",
     as_: As = None,
     config: ConfigPath = CONFIG,
     as_json: Json = False,
