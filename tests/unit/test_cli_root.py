@@ -139,6 +139,15 @@ def test_a_defect_is_told_as_one_with_its_traceback(capsys: Capture, monkeypatch
     assert "please report it" in err
 
 
+def test_a_defect_quotes_no_value_that_it_met(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    raising(monkeypatch, KeyError("planted-4711"))
+    assert run(["check"]) == Exit.SOFTWARE
+    err = capsys.readouterr().err
+    assert "in configured\n" in err
+    assert "\nKeyError\n" in err
+    assert "planted-4711" not in err
+
+
 def test_a_reader_that_went_away_is_no_traceback() -> None:
     reader, writer = os.pipe()
     os.close(reader)

@@ -26,7 +26,7 @@ def plain(payload: dict[str, Any]) -> None:
 
 @app.job("limited", lane="rent")
 async def limited(payload: dict[str, Any]) -> None:
-    raise RateLimited("no", retry_after=1)
+    raise RateLimited(1, "no")
 
 
 @app.job("transient", lane="rent")

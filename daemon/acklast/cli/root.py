@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Final
 
 import asyncpg
@@ -37,6 +37,7 @@ from acklast.cli.options import Json
 from acklast.cli.output import complain, say_json
 from acklast.cli.standard import drop_output
 from acklast.errors import AcklastError, Exit
+from acklast.unquoted import unquoted_traceback
 
 _MAY_NOT: Final = (
     "Use one with the role that may: readers look, operators change, daemons work, and prune; "
@@ -120,8 +121,9 @@ def _code(arguments: Sequence[str], *, as_json: bool) -> int:
         return UNREAD
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
-    except Exception:
-        traceback.print_exc()
+    except Exception as defect:
+        with suppress(OSError):  # of a service it goes to the journal, and holds no more than its log
+            sys.stderr.write(f"{unquoted_traceback(defect)}\n")
         remedy = "This is a defect; please report it with the lines above"
         complain("the command failed unexpectedly", remedy, Exit.SOFTWARE, as_json=as_json)
         return Exit.SOFTWARE
