@@ -19,6 +19,10 @@ grpc_else_soak: Final = pytest.mark.parametrize(
     "protocol", [GRPC, pytest.param(HTTP, marks=pytest.mark.soak)], ids=("grpc", "http")
 )
 """Where what is asked lies behind the protocol."""
+http_else_soak: Final = pytest.mark.parametrize(
+    "protocol", [HTTP, pytest.param(GRPC, marks=pytest.mark.soak)], ids=("http", "grpc")
+)
+"""The same, where several processes would import gRPC, which takes each of them seconds on a busy machine."""
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from acklast.errors import Exit
 from acklast.telemetry import catalogue as of
 from dev.otelcol import Collector
 from harness import eventually
-from harness.collector import grpc_else_soak, values_of
+from harness.collector import http_else_soak, values_of
 from harness.daemon import Daemon
 from harness.scripted import DIRECTORY, LANE
 from harness.site import Site
@@ -60,7 +60,7 @@ def instances(text: str, pattern: str) -> set[str]:
     return {who[1] for who, one in zip(found, requests, strict=True) if who and re.search(pattern, one)}
 
 
-@grpc_else_soak
+@http_else_soak
 async def test_what_relay_and_scheduler_do_arrives_in_all_signals(
     new_site: NewSite, otelcol: Collector, ledger_dsn: str, protocol: str
 ) -> None:
