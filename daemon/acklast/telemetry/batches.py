@@ -62,11 +62,15 @@ class Batches(Generic[T]):
         """Whether there is no room: what comes now is dropped, and need not be made."""
         return len(self._queue) >= self._batching.queue
 
+    def drop(self, count: int) -> None:
+        """Count what was not even made, as there is no room."""
+        self._exports.drop(self._signal, FULL, count)
+
     def put(self, items: Sequence[T]) -> None:
         """Take these in, or drop and count them. From any thread; never waits."""
         queue = self._queue
         if len(queue) + len(items) > self._batching.queue or self._closing:
-            self._exports.drop(self._signal, FULL, len(items))
+            self.drop(len(items))
             return
         before = len(queue)
         queue.extend(items)

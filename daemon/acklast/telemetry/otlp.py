@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from opentelemetry import context
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY as SUPPRESS
@@ -22,8 +22,6 @@ from acklast.telemetry.exports import Exports
 from acklast.telemetry.resource import SCOPE
 from acklast.telemetry.span import Attributes
 from acklast.telemetry.variables import Batching, Route, Signal
-
-T = TypeVar("T")
 
 MUTED: Final = ("opentelemetry.exporter.otlp", "opentelemetry.sdk")
 """What these would say with each batch is said once for each outage."""
@@ -54,18 +52,13 @@ class Sender:
 
 
 def batches_to(
-    route: Route,
-    encode: Callable[[T], bytes],
-    exports: Exports,
-    batching: Batching,
-    resource: Attributes,
-    version: str,
-) -> Batches[T]:
-    """What gathers the items of a signal and sends them, each as ``encode`` writes it."""
+    route: Route, exports: Exports, batching: Batching, resource: Attributes, version: str
+) -> Batches[bytes]:
+    """What gathers the items of a signal, encoded as ``wire`` does, and sends them."""
     sender, whose, scope = Sender(route), wire.resource(resource), wire.scope(SCOPE, version)
 
-    def send(batch: Sequence[T]) -> None:
-        sender.send(wire.request(whose, scope, map(encode, batch)))
+    def send(batch: Sequence[bytes]) -> None:
+        sender.send(wire.request(whose, scope, batch))
 
     return Batches(route.signal, send, exports, batching, sender.stop)
 

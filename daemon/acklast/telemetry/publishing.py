@@ -11,8 +11,8 @@ from typing import Final
 from acklast.telemetry.credentials import check_credentials
 from acklast.telemetry.exports import Exports
 from acklast.telemetry.resource import resource_of
-from acklast.telemetry.span import Kind, Span, new_span_id
-from acklast.telemetry.spans import Names, fixed_of
+from acklast.telemetry.span import Kind, Place, Span, new_span_id
+from acklast.telemetry.spans import Names, sending
 from acklast.telemetry.trace import traceparent
 from acklast.telemetry.traceparent import TRACEPARENT, Parent, parent_of
 from acklast.telemetry.tracer import Sampler
@@ -84,17 +84,16 @@ class Publishing:
         own = parent_of(job.headers)
         assert own is not None  # it is ours
         clock, caller = now(), self._caller
+        said = ("messaging.message.body.size", len(job.payload)), ("acklast.key", job.key)
         return Span(
-            f"send {self._exchange}",
-            Kind.PRODUCER,
-            own.trace_id,
+            sending(Kind.PRODUCER, job.lane, self._exchange, job.routing_key, self._names),
+            Place(own.trace_id),
             own.span_id,
             caller.span_id if caller else None,
             caller is not None,
             clock.ns(began),
             clock.epoch_ns,
-            fixed_of("send", "send", job.lane, self._exchange, job.routing_key, "", self._names.server),
-            (("messaging.message.body.size", len(job.payload)), ("acklast.key", job.key)),
+            said,
             error or None,
         )
 

@@ -21,17 +21,18 @@ from acklast.telemetry.traceparent import Parent
 
 def readable(one: Span, resource: Resource, scope: InstrumentationScope) -> ReadableSpan:
     """The same span."""
-    attributes = dict(one.fixed) | dict(one.attributes)
+    attributes, state = dict(one.all_attributes), one.place.tracestate
     if one.error is not None:
         attributes["error.type"] = one.error
+    trace_id = one.place.trace_id
     return ReadableSpan(
-        one.name,
-        context=_context(one.trace_id, one.span_id, tracestate=one.tracestate),
-        parent=_context(one.trace_id, one.parent_id, remote=one.remote) if one.parent_id else None,
+        one.operation.name,
+        context=_context(trace_id, one.span_id, tracestate=state),
+        parent=_context(trace_id, one.parent_id, remote=one.remote) if one.parent_id else None,
         resource=resource,
         attributes=attributes,
         links=[Link(_of(one.link))] if one.link else [],
-        kind=SpanKind(one.kind - 1),
+        kind=SpanKind(one.operation.kind - 1),
         status=Status(StatusCode.UNSET if one.error is None else StatusCode.ERROR),
         start_time=one.start_ns,
         end_time=one.end_ns,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -29,11 +29,16 @@ _SPAN_ID: Final = re.compile(r"[0-9a-f]{16}")
 class Records:
     """Exports log lines. The log decides what is a line, and hands it on, from any thread."""
 
-    def __init__(self, batches: Batches[Record]) -> None:
+    def __init__(self, batches: Batches[Any], encode: Callable[[Record], Any]) -> None:
+        """``encode``: makes of a record what ``batches`` takes."""
         self._batches = batches
+        self._encode = encode
 
     def put(self, line: Mapping[str, Any], span_id: str = "") -> None:
-        self._batches.put([record_of(line, time.time_ns(), span_id)])
+        if self._batches.full():
+            self._batches.drop(1)
+        else:
+            self._batches.put([self._encode(record_of(line, time.time_ns(), span_id))])
 
     def of_job(self, event: Settled, line: Mapping[str, Any]) -> None:
         """The line of a settled job, with the span of its handler."""
@@ -94,7 +99,7 @@ def open_records(
     if route.exporter is Exporter.CONSOLE:
         from acklast.telemetry.readable import console_records
 
-        return Records(Batches(Signal.LOGS, console_records(), exports, exporting.records))
+        return Records(Batches(Signal.LOGS, console_records(), exports, exporting.records), lambda one: one)
     from acklast.telemetry.otlp import batches_to
 
-    return Records(batches_to(route, wire.record, exports, exporting.records, resource, version))
+    return Records(batches_to(route, exports, exporting.records, resource, version), wire.record)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, TypeAlias
 
@@ -24,13 +25,34 @@ class Kind(IntEnum):
     CONSUMER = 5
 
 
-@value
-class Span:
-    """One span. ``fixed`` is what many spans have in common: the same tuple, so that it is encoded once."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Operation:
+    """What the spans of one operation at one destination have in common. Itself alone, as there is one of
+    each: it is encoded once."""
 
     name: str
+    """The spans' name."""
     kind: Kind
+    attributes: Attributes = ()
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """What the spans of one delivery have in common."""
+
     trace_id: str
+    attributes: Attributes = ()
+    link: Parent | None = None
+    """What those of its spans that are ``linked`` are linked to."""
+    tracestate: str = ""
+
+
+@value
+class Span:
+    """One span."""
+
+    operation: Operation
+    place: Place
     span_id: str
     parent_id: str | None
     remote: bool
@@ -38,12 +60,21 @@ class Span:
     start_ns: int
     """Since the epoch, as the end."""
     end_ns: int
-    fixed: Attributes
-    attributes: Attributes
+    attributes: Attributes = ()
+    """Its own, besides those of its operation and its place."""
     error: str | None = None
     """A short code where the operation failed: ``error.type``."""
-    link: Parent | None = None
-    tracestate: str = ""
+    linked: bool = False
+
+    @property
+    def all_attributes(self) -> Attributes:
+        """Its own and those that it has in common with others."""
+        return (*self.operation.attributes, *self.place.attributes, *self.attributes)
+
+    @property
+    def link(self) -> Parent | None:
+        """The span that it is linked to."""
+        return self.place.link if self.linked else None
 
 
 def new_span_id() -> str:

@@ -7,23 +7,22 @@ By OpenTelemetry's conventions for messaging and RabbitMQ: ``receive`` (taken in
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from acklast.telemetry.events import Settled
-from acklast.telemetry.span import Attributes, Kind, Span, new_span_id
+from acklast.telemetry.span import Attributes, Kind, Operation, Place, Span, new_span_id
 from acklast.telemetry.trace import Call, Posted, Send, Trace, text_of
-from acklast.telemetry.traceparent import TRACESTATE, Parent
+from acklast.telemetry.traceparent import TRACESTATE
+from acklast_topology.message import RawMessage
 
 _SYSTEM: Final = ("messaging.system", "rabbitmq")
 _DEFAULT_EXCHANGE: Final = "amq.default"
 _FAILED: Final = frozenset({"rate_limited", "transient", "permanent", "unknown"})
 """Outcomes that are a failure of the operation; what a drain ended is none."""
 _LOST: Final = "channel_lost"
-_OPERATIONS: Final = {"give_back": "nack"}
-"""By which the broker was told; else by an ack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class Clock:
         return self.epoch_ns + int((moment - self.monotonic) * 1e9)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Names:
     """What is the same in all spans of a process."""
 
@@ -50,161 +49,87 @@ class Names:
 
 def spans_of(event: Settled, trace: Trace, names: Names, clock: Clock) -> list[Span]:
     """All spans of one delivery. ``clock`` is of the moment in which it was settled."""
-    made = _Made(event, trace, names, clock)
-    spans = [made.receive()]
+    raw, parent, ns = trace.raw, trace.parent, clock.ns
+    parent_id = parent.span_id if parent else None
+    place = Place(trace.trace_id, _of_message(event, raw), parent, text_of(raw.headers, TRACESTATE))
+    does = _operations(event.lane, raw.exchange, raw.routing_key, names)
+    linked, settling, own = parent is not None, parent_id, ""
+    began, ended = _received(event, trace, clock.monotonic)
+    spans = [Span(does.receive, place, new_span_id(), parent_id, True, ns(began), ns(ended), linked=linked)]
     if trace.began is not None and trace.ended is not None:
-        spans.append(made.process(trace.began, trace.ended))
-    spans += (made.call(one) for one in trace.calls)
-    spans += (made.send(one) for one in trace.sends)
-    spans.append(made.settle())
+        settling = own = trace.span_id
+        failed = (event.reason or event.outcome) if event.outcome in _FAILED else None
+        began, ended = trace.began, trace.ended
+        times = ns(began), ns(max(began, ended))
+        spans.append(Span(does.process, place, own, parent_id, True, *times, _said(event), failed, linked))
+    if trace.calls or trace.sends:
+        spans += _beside(event, trace, names, ns, own or parent_id, remote=not own)
+    told = does.nack if event.disposition == "give_back" else does.ack
+    lost = None if event.acked else _LOST
+    said = (("acklast.disposition", event.disposition),)
+    end = clock.monotonic
+    times = ns(min(ended, end)), ns(end)
+    spans.append(Span(told, place, new_span_id(), settling, not own, *times, said, lost))
     return spans
 
 
-class _Made:
-    """Makes the spans of one delivery."""
+def _received(event: Settled, trace: Trace, settled: float) -> tuple[float, float]:
+    """From when it was taken in until the ledger had answered."""
+    began = settled - (event.total_s or 0.0)
+    ended = began + (event.pace_s or 0.0) + (event.claim_s or 0.0)
+    if trace.began is not None and ended > trace.began:
+        # The clock was read when its line was written, a little after it was settled.
+        return began - (ended - trace.began), trace.began
+    return began, ended
 
-    __slots__ = ("_at", "_event", "_job", "_names", "_ns", "_queue", "_state", "_trace", "_under")
 
-    def __init__(self, event: Settled, trace: Trace, names: Names, clock: Clock) -> None:
-        self._event = event
-        self._trace = trace
-        self._names = names
-        self._at = clock.monotonic
-        self._ns = clock.ns
-        self._under = trace.span_id if trace.began is not None else None
-        """Where there was a handler, what follows from it is under its span."""
-        self._job = _of_message(event, trace)
-        self._queue = names.work.format(lane=event.lane)
-        self._state = text_of(trace.raw.headers, TRACESTATE)
+def _beside(
+    event: Settled,
+    trace: Trace,
+    names: Names,
+    ns: Callable[[float], int],
+    parent_id: str | None,
+    *,
+    remote: bool,
+) -> Iterator[Span]:
+    """The calls of its handler, and what was published for it."""
+    state = text_of(trace.raw.headers, TRACESTATE)
+    place = Place(trace.trace_id, (), trace.parent, state)
+    for call in trace.calls:
+        yield _call(call, place, trace.span_id, ns)
+    for send in trace.sends:
+        yield _send(send, place, parent_id, names, ns, event.lane, remote=remote, key=event.key)
 
-    def receive(self) -> Span:
-        event = self._event
-        began = self._at - (event.total_s or 0.0)
-        ended = began + (event.pace_s or 0.0) + (event.claim_s or 0.0)
-        if self._trace.began is not None and ended > self._trace.began:
-            # The clock was read when its line was written, a little after it was settled.
-            began, ended = began - (ended - self._trace.began), self._trace.began
-        return self._span("receive", Kind.CLIENT, began, ended, self._job, link=self._trace.parent)
 
-    def process(self, began: float, ended: float) -> Span:
-        event = self._event
-        failed = event.outcome in _FAILED
-        error = (event.reason or event.outcome) if failed else None
-        said = self._job + _said(event)
-        parent = self._trace.parent
-        return self._span("process", Kind.CONSUMER, began, ended, said, error, link=parent, own=True)
+def _call(one: Call, place: Place, parent_id: str, ns: Callable[[float], int]) -> Span:
+    """The request of an HTTP lane, by the conventions for HTTP clients."""
+    operation = _request(one.method, one.host, one.port)
+    said = () if one.status is None else (("http.response.status_code", one.status),)
+    times = ns(one.started), ns(one.ended)
+    return Span(operation, place, one.span_id, parent_id, False, *times, said, one.error)
 
-    def settle(self) -> Span:
-        event, ended = self._event, self._at
-        began = self._trace.ended
-        if began is None:
-            began = ended - (event.total_s or 0.0) + (event.pace_s or 0.0) + (event.claim_s or 0.0)
-        said = (*self._job, ("acklast.disposition", event.disposition))
-        error = None if event.acked else _LOST
-        return self._span("settle", Kind.CLIENT, began, ended, said, error, under=self._under)
 
-    def send(self, one: Send) -> Span:
-        trace = self._trace
-        parent = self._under or (trace.parent.span_id if trace.parent else None)
-        return _send(
-            one,
-            trace.trace_id,
-            parent,
-            self._names,
-            self._ns,
-            self._event.lane,
-            remote=self._under is None,
-            link=trace.parent,
-            tracestate=self._state,
-            key=self._event.key,
-        )
-
-    def call(self, one: Call) -> Span:
-        """The request of an HTTP lane, by the conventions for HTTP clients."""
-        said: list[tuple[str, str | int]] = [
-            ("http.request.method", one.method),
-            ("server.address", one.host),
-        ]
-        if one.port is not None:
-            said.append(("server.port", one.port))
-        if one.status is not None:
-            said.append(("http.response.status_code", one.status))
-        return Span(
-            one.method,
-            Kind.CLIENT,
-            self._trace.trace_id,
-            one.span_id,
-            self._trace.span_id,
-            False,
-            self._ns(one.started),
-            self._ns(one.ended),
-            (),
-            tuple(said),
-            one.error,
-            tracestate=self._state,
-        )
-
-    def _span(
-        self,
-        operation: str,
-        kind: Kind,
-        began: float,
-        ended: float,
-        attributes: Attributes,
-        error: str | None = None,
-        *,
-        link: Parent | None = None,
-        own: bool = False,
-        under: str | None = None,
-    ) -> Span:
-        trace, event = self._trace, self._event
-        parent = under or (trace.parent.span_id if trace.parent else None)
-        told = _OPERATIONS.get(event.disposition, "ack") if operation == "settle" else operation
-        queue, raw = self._queue, trace.raw
-        return Span(
-            f"{told} {queue}",
-            kind,
-            trace.trace_id,
-            trace.span_id if own else new_span_id(),
-            parent,
-            under is None,
-            self._ns(began),
-            self._ns(max(began, ended)),
-            fixed_of(operation, told, event.lane, raw.exchange, raw.routing_key, queue, self._names.server),
-            attributes,
-            error,
-            link,
-            self._state,
-        )
+@lru_cache(256)
+def _request(method: str, host: str, port: int | None) -> Operation:
+    said: Attributes = (("http.request.method", method), ("server.address", host))
+    return Operation(method, Kind.CLIENT, said if port is None else (*said, ("server.port", port)))
 
 
 def posted_span(one: Posted, names: Names, clock: Clock) -> Span:
     """A message that went out of the outbox, or out of a dead letter."""
-    return _send(
-        one.send,
-        one.parent.trace_id,
-        one.parent.span_id,
-        names,
-        clock.ns,
-        one.lane,
-        remote=True,
-        link=one.parent,
-        tracestate=one.tracestate,
-        key=one.key,
-    )
+    place = Place(one.parent.trace_id, (), one.parent, one.tracestate)
+    return _send(one.send, place, one.parent.span_id, names, clock.ns, one.lane, remote=True, key=one.key)
 
 
 def _send(
     one: Send,
-    trace_id: str,
-    parent: str | None,
+    place: Place,
+    parent_id: str | None,
     names: Names,
     ns: Callable[[float], int],
     lane: str,
     *,
     remote: bool,
-    link: Parent | None,
-    tracestate: str,
     key: str | None,
 ) -> Span:
     """A message that the daemon has published, in the trace of its job."""
@@ -213,28 +138,52 @@ def _send(
         said.append(("messaging.message.id", one.message_id))
     if key is not None:
         said.append(("acklast.key", key))
-    return Span(
-        f"send {one.exchange or _DEFAULT_EXCHANGE}",
-        Kind.CLIENT,
-        trace_id,
-        new_span_id(),
-        parent,
-        remote,
-        ns(one.started),
-        ns(one.ended),
-        fixed_of("send", "send", lane, one.exchange, one.routing_key, "", names.server),
-        tuple(said),
-        None if one.status == "confirmed" else one.status,
-        link,
-        tracestate,
+    error = None if one.status == "confirmed" else one.status
+    operation = sending(Kind.CLIENT, lane, one.exchange, one.routing_key, names)
+    times = ns(one.started), ns(one.ended)
+    linked = place.link is not None
+    return Span(operation, place, new_span_id(), parent_id, remote, *times, tuple(said), error, linked)
+
+
+# --- what many have in common ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Operations:
+    """What is done with the deliveries of one queue that came by one way."""
+
+    receive: Operation
+    process: Operation
+    ack: Operation
+    nack: Operation
+
+
+@lru_cache(1024)
+def _operations(lane: str, exchange: str, routing_key: str, names: Names) -> _Operations:
+    queue = names.work.format(lane=lane)
+
+    def operation(type_: str, name: str, kind: Kind = Kind.CLIENT) -> Operation:
+        said = _fixed(type_, name, lane, exchange, routing_key, queue, names.server)
+        return Operation(f"{name} {queue}", kind, said)
+
+    return _Operations(
+        operation("receive", "receive"),
+        operation("process", "process", Kind.CONSUMER),
+        operation("settle", "ack"),
+        operation("settle", "nack"),
     )
 
 
 @lru_cache(1024)
-def fixed_of(
+def sending(kind: Kind, lane: str, exchange: str, routing_key: str, names: Names) -> Operation:
+    """A message is given to the broker."""
+    said = _fixed("send", "send", lane, exchange, routing_key, "", names.server)
+    return Operation(f"send {exchange or _DEFAULT_EXCHANGE}", kind, said)
+
+
+def _fixed(
     type_: str, name: str, lane: str, exchange: str, routing_key: str, queue: str, server: Attributes
 ) -> Attributes:
-    """What the spans of one operation at one destination have in common."""
     said: list[tuple[str, str | int | float | bool]] = [
         _SYSTEM,
         ("messaging.operation.type", type_),
@@ -257,10 +206,13 @@ def destination(exchange: str, routing_key: str, queue: str = "") -> str:
     return ":".join(part for part in parts if part)
 
 
-def _of_message(event: Settled, trace: Trace) -> Attributes:
-    said: list[tuple[str, str | int]] = [("messaging.message.body.size", len(trace.raw.body))]
-    if isinstance(trace.raw.message_id, str):
-        said.append(("messaging.message.id", trace.raw.message_id))
+# --- what is a job's own -----------------------------------------------------------------------------
+
+
+def _of_message(event: Settled, raw: RawMessage) -> Attributes:
+    said: list[tuple[str, str | int]] = [("messaging.message.body.size", len(raw.body))]
+    if isinstance(raw.message_id, str):
+        said.append(("messaging.message.id", raw.message_id))
     if event.key is not None:
         said.append(("acklast.key", event.key))
     if event.attempt is not None:
@@ -269,12 +221,18 @@ def _of_message(event: Settled, trace: Trace) -> Attributes:
 
 
 def _said(event: Settled) -> Attributes:
-    pairs = (
-        ("acklast.type", event.type),
-        ("acklast.run", event.run),
-        ("acklast.outcome", event.outcome),
-        ("acklast.reason", event.reason),
-        ("acklast.fence", event.fence),
-        ("acklast.ambiguous", event.ambiguous or None),
-    )
-    return tuple((name, value) for name, value in pairs if value is not None)
+    """What the handler's span says. Spelled out: it is made for every job."""
+    said: list[tuple[str, str | int]] = []
+    if event.type is not None:
+        said.append(("acklast.type", event.type))
+    if event.run is not None:
+        said.append(("acklast.run", event.run))
+    if event.outcome is not None:
+        said.append(("acklast.outcome", event.outcome))
+    if event.reason is not None:
+        said.append(("acklast.reason", event.reason))
+    if event.fence is not None:
+        said.append(("acklast.fence", event.fence))
+    if event.ambiguous:
+        said.append(("acklast.ambiguous", True))
+    return tuple(said)

@@ -13,7 +13,8 @@ from functools import lru_cache
 from typing import Final
 
 from acklast.telemetry.record import Record
-from acklast.telemetry.span import SAMPLED, Attributes, Span
+from acklast.telemetry.span import SAMPLED, Attributes, Operation, Place, Span
+from acklast.telemetry.traceparent import Parent
 
 _HAS_REMOTE: Final = 0x100
 _IS_REMOTE: Final = 0x200
@@ -27,6 +28,8 @@ _ERROR_STATUS: Final = b"\x7a\x02\x18\x02"
 _SPAN_ATTRIBUTE: Final = b"\x4a"
 _RECORD_ATTRIBUTE: Final = b"\x32"
 _RESOURCE_ATTRIBUTE: Final = b"\x0a"
+_SHORT: Final = 256
+"""Bytes of a text: what stands before a shorter one is kept."""
 
 
 def request(resource: bytes, scope: bytes, items: Iterable[bytes]) -> bytes:
@@ -45,36 +48,62 @@ def scope(name: str, version: str) -> bytes:
     return _text(b"\x0a", name) + _text(b"\x12", version)
 
 
-def span(one: Span) -> bytes:
-    """One span of field 2 of its scope, without tag and length."""
-    parts = [b"\x0a\x10", bytes.fromhex(one.trace_id), b"\x12\x08", bytes.fromhex(one.span_id)]
-    flags = SAMPLED | _HAS_REMOTE
-    if one.tracestate:
-        parts.append(_text(b"\x1a", one.tracestate))
-    if one.parent_id is not None:
-        parts += (b"\x22\x08", bytes.fromhex(one.parent_id))
-        flags |= _IS_REMOTE if one.remote else 0
-    parts += (
-        _text(b"\x2a", one.name),
-        b"\x30" + _VARINTS[one.kind],
-        _TIMES.pack(0x39, one.start_ns, 0x41, one.end_ns),
-        _fixed(_SPAN_ATTRIBUTE, one.fixed),
-        _attributes(_SPAN_ATTRIBUTE, one.attributes),
-    )
-    if one.error is not None:
-        parts += (_attributes(_SPAN_ATTRIBUTE, (("error.type", one.error),)), _ERROR_STATUS)
-    if (link := one.link) is not None:
-        made = (
-            b"\x0a\x10"
-            + bytes.fromhex(link.trace_id)
-            + b"\x12\x08"
-            + bytes.fromhex(link.span_id)
-            + b"\x35"
-            + (link.flags & 0xFF | _HAS_REMOTE | _IS_REMOTE).to_bytes(4, "little")
+def spans(many: Iterable[Span]) -> list[bytes]:
+    """Spans of field 2 of their scope, each without tag and length. Fields may stand in any order.
+
+    What spans of one place have in common is encoded once, if they come one after the other.
+    """
+    made: list[bytes] = []
+    place: Place | None = None
+    head = linked = b""
+    for one in many:
+        if one.place is not place:
+            place = one.place
+            head, linked = _head(place), _link(place.link)
+        flags = SAMPLED | _HAS_REMOTE
+        parent = b""
+        if one.parent_id is not None:
+            parent = b"\x22\x08" + bytes.fromhex(one.parent_id)
+            flags |= _IS_REMOTE if one.remote else 0
+        parts = (
+            head,
+            _operation(one.operation),
+            b"\x12\x08",
+            bytes.fromhex(one.span_id),
+            parent,
+            _TIMES.pack(0x39, one.start_ns, 0x41, one.end_ns),
+            _attributes(_SPAN_ATTRIBUTE, one.attributes) if one.attributes else b"",
+            _error(one.error) if one.error is not None else b"",
+            linked if one.linked else b"",
+            _FLAGS.pack(0x85, 0x01, flags),
         )
-        parts.append(_long(b"\x6a", made))
-    parts.append(_FLAGS.pack(0x85, 0x01, flags))
-    return b"".join(parts)
+        made.append(b"".join(parts))
+    return made
+
+
+def _head(place: Place) -> bytes:
+    trace = b"\x0a\x10" + bytes.fromhex(place.trace_id)
+    if place.tracestate:
+        trace += _text(b"\x1a", place.tracestate)
+    return trace + _attributes(_SPAN_ATTRIBUTE, place.attributes)
+
+
+@lru_cache(2048)
+def _operation(operation: Operation) -> bytes:
+    said = _attributes(_SPAN_ATTRIBUTE, operation.attributes)
+    return _text(b"\x2a", operation.name) + b"\x30" + _VARINTS[operation.kind] + said
+
+
+def _error(code: str) -> bytes:
+    return _attributes(_SPAN_ATTRIBUTE, (("error.type", code),)) + _ERROR_STATUS
+
+
+def _link(parent: Parent | None) -> bytes:
+    if parent is None:
+        return b""
+    flags = (parent.flags & 0xFF | _HAS_REMOTE | _IS_REMOTE).to_bytes(4, "little")
+    ids = b"\x0a\x10" + bytes.fromhex(parent.trace_id) + b"\x12\x08" + bytes.fromhex(parent.span_id)
+    return _long(b"\x6a", ids + b"\x35" + flags)
 
 
 def record(one: Record) -> bytes:
@@ -97,25 +126,36 @@ def record(one: Record) -> bytes:
 # --- the pieces ------------------------------------------------------------------------------------------
 
 
-@lru_cache(2048)
-def _fixed(tag: bytes, attributes: Attributes) -> bytes:
-    return _attributes(tag, attributes)
-
-
 def _attributes(tag: bytes, attributes: Attributes) -> bytes:
     """Each is a name (1) and a value (2), which is a message of its own: a text (1), or a number."""
     parts: list[bytes] = []
     for name, value in attributes:
-        key = _name(name)
         if value.__class__ is str or isinstance(value, str):  # a reason may be a member of an enumeration
             data = value.encode(errors="replace")
             size = len(data)
-            head = _TEXT_HEADS[size] if size < _SHORT else _text_head(size)
+            parts.append(_before_text(tag, name, size) if size < _SHORT else _up_to_text(tag, name, size))
         else:
             data = _number(value)
-            head = _VARINTS[len(data)]
-        parts += (tag, _varint(len(key) + len(head) + len(data)), key, head, data)
+            parts.append(_before_number(tag, name, len(data)))
+        parts.append(data)
     return b"".join(parts)
+
+
+def _up_to_text(tag: bytes, name: str, size: int) -> bytes:
+    """All that stands before a text of so many bytes that is an attribute's value."""
+    key, tagged = _text(b"\x0a", name), b"\x0a" + _varint(size)
+    head = b"\x12" + _varint(len(tagged) + size) + tagged
+    return tag + _varint(len(key) + len(head) + size) + key + head
+
+
+_before_text = lru_cache(8192)(_up_to_text)
+"""There are few names, and most texts are short."""
+
+
+@lru_cache(1024)
+def _before_number(tag: bytes, name: str, size: int) -> bytes:
+    key, head = _text(b"\x0a", name), b"\x12" + _varint(size)
+    return tag + _varint(len(key) + len(head) + size) + key + head
 
 
 def _number(value: str | float) -> bytes:
@@ -125,18 +165,6 @@ def _number(value: str | float) -> bytes:
         return b"\x18" + _varint(value & 0xFFFF_FFFF_FFFF_FFFF)
     assert isinstance(value, float)
     return b"\x21" + _DOUBLE.pack(value)
-
-
-def _text_head(size: int) -> bytes:
-    """What stands before a text of so many bytes that is an attribute's value."""
-    tagged = b"\x0a" + _varint(size)
-    return _varint(len(tagged) + size) + tagged
-
-
-@lru_cache(1024)
-def _name(name: str) -> bytes:
-    """An attribute's name, and the tag of its value: there are few."""
-    return _text(b"\x0a", name) + b"\x12"
 
 
 def _text(tag: bytes, text: str) -> bytes:
@@ -157,7 +185,3 @@ def _varint(number: int) -> bytes:
         number >>= 7
     output.append(number)
     return bytes(output)
-
-
-_SHORT: Final = 512
-_TEXT_HEADS: Final = [_text_head(size) for size in range(_SHORT)]
