@@ -93,16 +93,27 @@ class Watched:
         return f"http_{status}" if isinstance(status, int) else _name(self.error)
 
 
+class _Client:
+    """The collector's service, for requests that are bytes already."""
+
+    def __init__(self, channel: Any, method: str) -> None:
+        self.Export = channel.unary_unary(method)
+
+
 def _grpc(route: Route) -> tuple[Any, Callable[[bytes], None]]:
     from grpc import Compression  # type: ignore[import-untyped]  # it comes without types
 
-    base, message = _grpc_types(route.signal)
+    base, method = _grpc_type(route.signal)
 
     class Encoded(base):  # type: ignore[valid-type, misc]  # one of two classes
         """The exporter, for requests that are encoded already."""
 
-        def _translate_data(self, data: bytes) -> Any:
-            return message.FromString(data)
+        def _initialize_channel_and_stub(self) -> None:
+            super()._initialize_channel_and_stub()
+            self._client = _Client(self._channel, method)
+
+        def _translate_data(self, data: bytes) -> bytes:
+            return data
 
         def _count_data(self, data: bytes) -> int:
             return 1
@@ -122,16 +133,15 @@ def _grpc(route: Route) -> tuple[Any, Callable[[bytes], None]]:
     return exporter, export
 
 
-def _grpc_types(signal: Signal) -> tuple[type, Any]:
+def _grpc_type(signal: Signal) -> tuple[type, str]:
+    """The exporter, and the method that it calls."""
     if signal is Signal.LOGS:
         from opentelemetry.exporter.otlp.proto.grpc._log_exporter import OTLPLogExporter
-        from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-        return OTLPLogExporter, ExportLogsServiceRequest
+        return OTLPLogExporter, "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-    return OTLPSpanExporter, ExportTraceServiceRequest
+    return OTLPSpanExporter, "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 
 
 # --- HTTP ------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from acklast.telemetry.span import Attributes, Kind, Operation, Place, Span, new
 from acklast.telemetry.trace import Call, Posted, Send, Trace, text_of
 from acklast.telemetry.traceparent import TRACESTATE
 from acklast_topology.message import RawMessage
+from acklast_topology.value import value
 
 _SYSTEM: Final = ("messaging.system", "rabbitmq")
 _DEFAULT_EXCHANGE: Final = "amq.default"
@@ -25,7 +26,7 @@ _FAILED: Final = frozenset({"rate_limited", "transient", "permanent", "unknown"}
 _LOST: Final = "channel_lost"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Clock:
     """Tells moments of the monotonic clock as nanoseconds since the epoch."""
 
@@ -52,10 +53,12 @@ def spans_of(event: Settled, trace: Trace, names: Names, clock: Clock) -> list[S
     raw, parent, ns = trace.raw, trace.parent, clock.ns
     parent_id = parent.span_id if parent else None
     place = Place(trace.trace_id, _of_message(event, raw), parent, text_of(raw.headers, TRACESTATE))
-    does = _operations(event.lane, raw.exchange, raw.routing_key, names)
+    way = event.lane, raw.exchange, raw.routing_key, names
+    does = _operations(*way, event.type, event.outcome, event.disposition)
     linked, settling, own = parent is not None, parent_id, ""
     began, ended = _received(event, trace, clock.monotonic)
-    spans = [Span(does.receive, place, new_span_id(), parent_id, True, ns(began), ns(ended), linked=linked)]
+    times = ns(began), ns(ended)
+    spans = [Span(does.receive, place, new_span_id(), parent_id, True, *times, linked=linked)]
     if trace.began is not None and trace.ended is not None:
         settling = own = trace.span_id
         failed = (event.reason or event.outcome) if event.outcome in _FAILED else None
@@ -64,12 +67,9 @@ def spans_of(event: Settled, trace: Trace, names: Names, clock: Clock) -> list[S
         spans.append(Span(does.process, place, own, parent_id, True, *times, _said(event), failed, linked))
     if trace.calls or trace.sends:
         spans += _beside(event, trace, names, ns, own or parent_id, remote=not own)
-    told = does.nack if event.disposition == "give_back" else does.ack
     lost = None if event.acked else _LOST
-    said = (("acklast.disposition", event.disposition),)
-    end = clock.monotonic
-    times = ns(min(ended, end)), ns(end)
-    spans.append(Span(told, place, new_span_id(), settling, not own, *times, said, lost))
+    times = ns(min(ended, clock.monotonic)), clock.epoch_ns
+    spans.append(Span(does.settle, place, new_span_id(), settling, not own, *times, error=lost))
     return spans
 
 
@@ -150,27 +150,36 @@ def _send(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Operations:
-    """What is done with the deliveries of one queue that came by one way."""
+    """What is done with deliveries that come by one way and end alike."""
 
     receive: Operation
     process: Operation
-    ack: Operation
-    nack: Operation
+    settle: Operation
 
 
 @lru_cache(1024)
-def _operations(lane: str, exchange: str, routing_key: str, names: Names) -> _Operations:
+def _operations(
+    lane: str,
+    exchange: str,
+    routing_key: str,
+    names: Names,
+    type_: str | None,
+    outcome: str | None,
+    disposition: str,
+) -> _Operations:
+    """The last so many, as routing keys and types are a publisher's."""
     queue = names.work.format(lane=lane)
 
-    def operation(type_: str, name: str, kind: Kind = Kind.CLIENT) -> Operation:
-        said = _fixed(type_, name, lane, exchange, routing_key, queue, names.server)
-        return Operation(f"{name} {queue}", kind, said)
+    def operation(of: str, name: str, kind: Kind, **said: str | None) -> Operation:
+        fixed = _fixed(of, name, lane, exchange, routing_key, queue, names.server)
+        more = ((f"acklast.{key}", value) for key, value in said.items() if value is not None)
+        return Operation(f"{name} {queue}", kind, (*fixed, *more))
 
+    told = "nack" if disposition == "give_back" else "ack"
     return _Operations(
-        operation("receive", "receive"),
-        operation("process", "process", Kind.CONSUMER),
-        operation("settle", "ack"),
-        operation("settle", "nack"),
+        operation("receive", "receive", Kind.CLIENT),
+        operation("process", "process", Kind.CONSUMER, type=type_, outcome=outcome),
+        operation("settle", told, Kind.CLIENT, disposition=disposition),
     )
 
 
@@ -221,14 +230,10 @@ def _of_message(event: Settled, raw: RawMessage) -> Attributes:
 
 
 def _said(event: Settled) -> Attributes:
-    """What the handler's span says. Spelled out: it is made for every job."""
+    """What the handler's span says besides."""
     said: list[tuple[str, str | int]] = []
-    if event.type is not None:
-        said.append(("acklast.type", event.type))
     if event.run is not None:
         said.append(("acklast.run", event.run))
-    if event.outcome is not None:
-        said.append(("acklast.outcome", event.outcome))
     if event.reason is not None:
         said.append(("acklast.reason", event.reason))
     if event.fence is not None:

@@ -134,10 +134,9 @@ def _attributes(tag: bytes, attributes: Attributes) -> bytes:
             data = value.encode(errors="replace")
             size = len(data)
             parts.append(_before_text(tag, name, size) if size < _SHORT else _up_to_text(tag, name, size))
+            parts.append(data)
         else:
-            data = _number(value)
-            parts.append(_before_number(tag, name, len(data)))
-        parts.append(data)
+            parts.append(_small(tag, name, value) if value.__class__ is int else _numbered(tag, name, value))
     return b"".join(parts)
 
 
@@ -152,18 +151,19 @@ _before_text = lru_cache(8192)(_up_to_text)
 """There are few names, and most texts are short."""
 
 
-@lru_cache(1024)
-def _before_number(tag: bytes, name: str, size: int) -> bytes:
-    key, head = _text(b"\x0a", name), b"\x12" + _varint(size)
-    return tag + _varint(len(key) + len(head) + size) + key + head
+def _numbered(tag: bytes, name: str, value: float) -> bytes:
+    return _long(tag, _text(b"\x0a", name) + _long(b"\x12", _number(value)))
 
 
-def _number(value: str | float) -> bytes:
+_small = lru_cache(4096)(_numbered)
+"""Most whole numbers are small, and come again: an attempt, a size."""
+
+
+def _number(value: float) -> bytes:
     if isinstance(value, bool):
         return b"\x10\x01" if value else b"\x10\x00"
     if isinstance(value, int):
         return b"\x18" + _varint(value & 0xFFFF_FFFF_FFFF_FFFF)
-    assert isinstance(value, float)
     return b"\x21" + _DOUBLE.pack(value)
 
 
