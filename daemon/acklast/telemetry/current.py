@@ -19,6 +19,8 @@ from acklast.telemetry.trace import Trace, text_of
 from acklast.telemetry.traceparent import BAGGAGE, TRACESTATE, Parent
 
 _W3C_BAGGAGE: Final = W3CBaggagePropagator()
+[_SPAN] = trace.set_span_in_context(trace.INVALID_SPAN, Context())
+"""Under which a context has its span: one is made for every job, and the API copies it each time."""
 _QUOTING: Final = ("opentelemetry.baggage", "opentelemetry.trace.span", "opentelemetry.util.re")
 for _quoting in _QUOTING:
     # They quote what they cannot read of a message's headers, for each job again.
@@ -65,7 +67,7 @@ class current:  # noqa: N801 - used as a function that is a context manager
 
 def _context(of: Trace, span_id: str = "") -> Context:
     """Nothing of the surroundings, which are the daemon's own."""
-    made = trace.set_span_in_context(_JobSpan(of, span_id), Context())
+    made = Context({_SPAN: _JobSpan(of, span_id)})
     if text := text_of(of.raw.headers, BAGGAGE):
         made = _W3C_BAGGAGE.extract({BAGGAGE: text}, made)
     return made
