@@ -130,3 +130,12 @@ def test_a_row_of_a_query_that_python_cannot_read_is_told_and_passes() -> None:
 def test_a_csv_file_that_begins_with_a_blank_line_is_told(text: bytes) -> None:
     with pytest.raises(DataError, match="first line is blank"):
         list(read_rows(BytesIO(text), Kind.CSV))
+
+
+def test_a_disk_that_is_full_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "out.part").symlink_to("/dev/full")
+    with pytest.raises(Unwritable, match="No space left"), whole_file(tmp_path / "out") as file:
+        file.write("a line\n")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ConnectionError), whole_file(tmp_path / "out"):
+        raise ConnectionResetError("of a server")

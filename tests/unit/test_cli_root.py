@@ -233,3 +233,13 @@ def test_what_has_one_remedy_is_one_line() -> None:
 def test_a_check_ends_with_what_matters_most(exits: list[Exit], code: Exit) -> None:
     found = [check.Checked("part", one is Exit.OK, "detail", exit=one) for one in exits]
     assert check.verdict(found) is code
+
+
+def test_a_check_tells_each_problem_of_a_configuration_on_its_line(capsys: Capture, tmp_path: Path) -> None:
+    (tmp_path / "acklast.toml").write_text("odd = 1\nodder = 2\n")
+    assert run(["check", "--config", str(tmp_path / "acklast.toml")]) == Exit.CONFIG
+    told = capsys.readouterr()
+    assert [line for line in told.out.splitlines() if "is not a known key" in line] == [
+        "  acklast.toml: odd is not a known key: did you mean 'dead'?",
+        "  acklast.toml: odder is not a known key: did you mean 'ledger'?",
+    ]

@@ -14,7 +14,7 @@ from acklast.cli.watching import Look, screen
 
 LOOK: Look[int] = Look(
     changes=lambda found: found // 10,
-    line=lambda found: f"at {found}",
+    lines=lambda found: [f"at {found}"],
     document=lambda found: {"at": found},
     picture=lambda found: Group(Text(f"picture of {found}")),
 )

@@ -252,6 +252,9 @@ def _tell(found: Sequence[Checked]) -> None:
     for one in found:
         word, style = {True: ("ok", "green"), False: ("not ok", "red"), None: ("-", "yellow")}[one.ok]
         console.print(f"{word:<7}", style=style, end="")
-        console.print(f"{one.name:<14} {one.detail}")
+        head, *others = one.detail.split("\n")
+        console.print(f"{one.name:<14} {head}")
+        for problem in others:
+            console.print(problem)
         if one.remedy:
             console.print(f"{'':22}{one.remedy}")

@@ -137,7 +137,7 @@ def _picture(told: Told) -> Group:
 
 _LOOK: Final[Look[Told]] = Look(
     changes=lambda told: told,
-    line=lambda told: "\n".join(text for text, _ in lines(told.outlook, told.blind)),
+    lines=lambda told: (text for text, _ in lines(told.outlook, told.blind)),
     document=lambda told: document(told.outlook, told.blind),
     picture=_picture,
 )

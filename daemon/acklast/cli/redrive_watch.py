@@ -71,7 +71,7 @@ def picture(redrive: Redrive) -> Group:
 
 _LOOK: Final[Look[Redrive]] = Look(
     changes=lambda found: (found.status, found.step, found.released, found.refused, found.out),
-    line=headline,
+    lines=lambda redrive: [headline(redrive)],
     document=document,
     picture=picture,
 )

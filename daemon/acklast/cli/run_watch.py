@@ -123,7 +123,7 @@ def document(view: RunView) -> dict[str, object]:
 
 _LOOK: Final[Look[RunView]] = Look(
     changes=lambda view: (view.counts, view.manifest, status(view), view.about),
-    line=lambda view: f"run {view.run}: {_counts(view)}; {status_line(view)}",
+    lines=lambda view: [f"run {view.run}: {_counts(view)}; {status_line(view)}"],
     document=document,
     picture=picture,
 )

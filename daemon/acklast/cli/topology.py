@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import typer
 from aio_pika.abc import AbstractConnection
+from rich.console import Console
 from yarl import URL
 
 from acklast.broker import vhost_of
@@ -187,16 +188,18 @@ def _tell_offline(planned: Plan, *, as_json: bool) -> Exit:
 def _tell_plan(planned: Plan) -> None:
     console = people()
     for exchange in planned.exchanges:
-        console.print(f"exchange {exchange.name} ({exchange.type}){_arguments(exchange.arguments)}")
+        console.print(f"exchange {exchange.name} ({exchange.type})")
+        _tell_arguments(console, exchange.arguments)
     for queue in planned.queues:
-        console.print(f"queue    {queue.name}{_arguments(queue.arguments)}")
+        console.print(f"queue    {queue.name}")
+        _tell_arguments(console, queue.arguments)
     for binding in planned.bindings:
         console.print(f"binding  {binding.source} -> {binding.queue} by {binding.key or '(any key)'}")
 
 
-def _arguments(arguments: object) -> str:
-    pairs = dict(arguments).items() if isinstance(arguments, dict) else ()
-    return "".join(f"\n           {name} = {value}" for name, value in pairs)
+def _tell_arguments(console: Console, arguments: object) -> None:
+    for name, value in dict(arguments).items() if isinstance(arguments, dict) else ():
+        console.print(f"           {name} = {value}")
 
 
 def _tell_findings(found: list[Finding]) -> None:

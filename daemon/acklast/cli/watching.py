@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -20,7 +20,7 @@ class Look(Generic[T]):
     """How a thing is shown. ``changes``: a line comes where this is another value than before."""
 
     changes: Callable[[T], object]
-    line: Callable[[T], str]
+    lines: Callable[[T], Iterable[str]]
     document: Callable[[T], Mapping[str, Any]]
     picture: Callable[[T], Group]
 
@@ -48,6 +48,7 @@ def _lines(look: Look[T], *, as_json: bool) -> Callable[[T], None]:
         if as_json:
             say_json(look.document(found))
         else:
-            people().print(look.line(found))
+            for line in look.lines(found):
+                people().print(line)
 
     return show
