@@ -180,7 +180,7 @@ def mistaken(trials: Sequence[Trial]) -> list[tuple[str, str, int]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.backtest", description=__doc__)
-    parser.add_argument("--drains", type=int, default=260, help="how many to simulate")
+    parser.add_argument("--drains", type=int, default=520, help="how many to simulate")
     parser.add_argument(
         "--first",
         type=int,

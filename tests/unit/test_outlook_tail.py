@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acklast.outlook.tail import Retries, last_s
+from acklast.outlook.tail import Retries, Tail
 
 HALF = Retries(0.5, 8.0, 900.0)
+
+
+def last_s(retries: Retries, per_s: float, for_s: float, chance: float) -> float:
+    return Tail(retries).last_s(per_s, for_s, chance)
 
 
 def drawn(retries: Retries, per_s: float, for_s: float, random: Random) -> float:

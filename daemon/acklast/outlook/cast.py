@@ -14,7 +14,7 @@ from acklast.outlook.binding import Binding, Constraint, binding, effective_per_
 from acklast.outlook.facts import Facts, LaneFacts, Open
 from acklast.outlook.pace import RULES, Flight, Pace, Rules, pace
 from acklast.outlook.swing import CALM, Swing, swing
-from acklast.outlook.tail import Retries, last_s
+from acklast.outlook.tail import Retries, Tail
 from acklast.reporter import Standing
 
 BAND: Final = 0.8
@@ -99,6 +99,7 @@ class _Lane:
     opens_s: float | None
     going: LanePace
     swing: Swing
+    tail: Tail
 
 
 def outlook(facts: Facts, rules: Rules = RULES) -> Outlook:
@@ -136,8 +137,15 @@ def _lanes(facts: Facts, rules: Rules) -> dict[str, _Lane]:
         if known is not None:
             known = replace(known, per_s=swung.per_s(known.per_s))
         opens_s = _opens_s(lane, known, what)
-        found[name] = _Lane(lane, known, what, opens_s, _going(lane, known, what, opens_s), swung)
+        found[name] = _Lane(
+            lane, known, what, opens_s, _going(lane, known, what, opens_s), swung, _tail(lane, known)
+        )
     return found
+
+
+def _tail(lane: LaneFacts, known: Pace | None) -> Tail:
+    fails = 0.0 if known is None else 1 - 1 / known.starts_per_job
+    return Tail(Retries(fails, lane.retry_s, lane.retry_cap_s))
 
 
 def _swing(known: Pace, jobs: int, rules: Rules) -> Swing:
@@ -238,9 +246,8 @@ def _retries_s(lane: _Lane, end_s: float, chance: float) -> float:
     known = lane.pace
     if known is None:
         return 0.0
-    retries = Retries(1 - 1 / known.starts_per_job, lane.facts.retry_s, lane.facts.retry_cap_s)
     for_s = sum(one.worked_s for one in lane.facts.minutes) + end_s
-    return last_s(retries, known.per_s, for_s, chance)
+    return lane.tail.last_s(known.per_s, for_s, chance)
 
 
 # --- prospects --------------------------------------------------------------------------------------------

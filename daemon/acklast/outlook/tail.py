@@ -7,10 +7,10 @@ end of the last of them, and that is told like any other maximum: by how many ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import pairwise
-from math import log
+from itertools import accumulate, pairwise
+from math import ceil, log
 from typing import Final
 
 _ROUNDS: Final = 7
@@ -19,7 +19,8 @@ _STEPS: Final = 4
 """So many parts of a round are told apart."""
 _FAILS: Final = 0.02
 """Fewer failures are not worth a thought."""
-_HALVES: Final = 20
+_HALVES: Final = 16
+_STEP_S: Final = 10.0
 _DRAWN: Final = (0.4, 1.0, 1.4)
 """What a sum of waits comes to, over its mean: each is drawn between nothing and twice its mean."""
 
@@ -40,49 +41,58 @@ class Retries:
         return sum(waits[:-1]) + waits[-1] * (rounds - int(rounds))
 
 
-def last_s(retries: Retries, per_s: float, for_s: float, chance: float) -> float:
-    """The time after the flow's end by which, with this chance, no retry is left.
+class Tail:
+    """What lies between an empty queue and the last end, of a lane with such retries."""
 
-    ``per_s``: jobs that are begun in a second, for ``for_s`` until that end.
-    """
-    if retries.fails < _FAILS:
-        return 0.0
-    room, waits = -log(chance), list(_waits(retries))
+    def __init__(self, retries: Retries) -> None:
+        self._seldom = retries.fails < _FAILS
+        steps = [] if self._seldom else [number / _STEPS for number in range(_ROUNDS * _STEPS + 1)]
+        self._waits = [retries.waited_s(step) for step in steps]
+        """Times that a job may have waited."""
+        self._shares: list[float] = [retries.fails ** ((less + more) / 2) for less, more in pairwise(steps)]
+        """The part of all jobs that wait for so long, between two of these times."""
+        widths = [more - less for less, more in pairwise(self._waits)]
+        areas = [share * width for share, width in zip(self._shares, widths, strict=True)]
+        self._rest = [*accumulate(reversed(areas), initial=0.0)][::-1]
+        """From each of these times on: the mean time for which a job waits longer than that."""
+        self._found: dict[tuple[float, float, float], float] = {}
 
-    def late(after_s: float) -> float:
-        """How many jobs are to be expected later than that."""
-        return per_s * (_beyond(waits, after_s) - _beyond(waits, after_s + for_s))
+    def last_s(self, per_s: float, for_s: float, chance: float) -> float:
+        """The time after the flow's end by which, with this chance, no retry is left.
 
-    low_s, high_s = 0.0, waits[-1].until_s * max(_DRAWN)
-    if late(low_s) <= room:
-        return 0.0
-    for _ in range(_HALVES):
-        middle_s = (low_s + high_s) / 2
-        low_s, high_s = (middle_s, high_s) if late(middle_s) > room else (low_s, middle_s)
-    return high_s
+        ``per_s``: jobs that are begun in a second, for ``for_s`` until that end.
+        """
+        if self._seldom:
+            return 0.0
+        # Of a thousand runs nearly all end longer after the lane's beginning than any job waits: asked once.
+        for_s = min(_STEP_S * ceil(for_s / _STEP_S), self._waits[-1] * max(_DRAWN))
+        asked = per_s, for_s, chance
+        if asked not in self._found:
+            self._found[asked] = self._last_s(*asked)
+        return self._found[asked]
 
+    def _last_s(self, per_s: float, for_s: float, chance: float) -> float:
+        room = -log(chance)
 
-@dataclass(frozen=True, slots=True)
-class _Wait:
-    """A time that a job may have waited, and the part of all jobs that wait so long."""
+        def late(after_s: float) -> float:
+            """How many jobs are to be expected later than that."""
+            return per_s * (self._beyond(after_s) - self._beyond(after_s + for_s))
 
-    begin_s: float
-    until_s: float
-    share: float
+        low_s, high_s = 0.0, self._waits[-1] * max(_DRAWN)
+        if late(low_s) <= room:
+            return 0.0
+        for _ in range(_HALVES):
+            middle_s = (low_s + high_s) / 2
+            low_s, high_s = (middle_s, high_s) if late(middle_s) > room else (low_s, middle_s)
+        return high_s
 
+    def _beyond(self, after_s: float) -> float:
+        """The mean time for which a job waits longer than that; waits are drawn, and so longer or shorter."""
+        return sum(part * self._longer(after_s / part) for part in _DRAWN) / len(_DRAWN)
 
-def _waits(retries: Retries) -> Iterator[_Wait]:
-    steps = [number / _STEPS for number in range(_ROUNDS * _STEPS + 1)]
-    for less, more in pairwise(steps):
-        share = retries.fails ** ((less + more) / 2)
-        yield _Wait(retries.waited_s(less), retries.waited_s(more), share)
-
-
-def _beyond(waits: Sequence[_Wait], after_s: float) -> float:
-    """The mean time for which a job waits longer than that; waits are drawn, and so longer or shorter."""
-    return sum(part * _longer(waits, after_s / part) for part in _DRAWN) / len(_DRAWN)
-
-
-def _longer(waits: Sequence[_Wait], after_s: float) -> float:
-    """The same where each wait is as long as its mean."""
-    return sum(one.share * max(0.0, one.until_s - max(one.begin_s, after_s)) for one in waits)
+    def _longer(self, after_s: float) -> float:
+        """The same where each wait is as long as its mean."""
+        number = bisect_right(self._waits, after_s) - 1
+        if number >= len(self._shares):
+            return 0.0
+        return self._rest[number + 1] + self._shares[number] * (self._waits[number + 1] - after_s)
