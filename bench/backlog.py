@@ -90,7 +90,8 @@ async def prepare(dsn: str, options: argparse.Namespace, console: Console) -> tu
     console.print(f"filling {options.rows:,} rows")
     connection = await asyncpg.connect(place)
     for statement in _FILL.format(rows=options.rows, opened=options.open, runs=options.runs).split(";\n"):
-        await connection.execute(statement)
+        if statement.strip():
+            await connection.execute(statement)
     began = time.monotonic()
     await count_all(connection)
     counted_s = time.monotonic() - began
