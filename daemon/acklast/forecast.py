@@ -120,10 +120,38 @@ def _at(now: datetime, seconds: float | None) -> datetime | None:
 # --- the flow ---------------------------------------------------------------------------------------------
 
 
+Key = tuple[str, str | None]
+"""A lane, and a run in it."""
+
+
 @dataclass(slots=True)
-class _Rest:
-    load: Load
-    jobs: float
+class _Work:
+    """What is to be done in one lane. ``ends`` tells how many of its jobs are left when each load is done,
+    and whose that is; the last to end comes first.
+    """
+
+    left: float
+    ends: list[tuple[int, Key]]
+
+    @classmethod
+    def of(cls, loads: Sequence[Load], *, in_turns: bool) -> _Work:
+        """Where runs take turns, each gets on like the others until the smallest is through."""
+        total, before, ends = sum(load.jobs for load in loads), 0, []
+        ordered = sorted(loads, key=lambda load: load.jobs) if in_turns else loads
+        for after, load in zip(range(len(loads) - 1, -1, -1), ordered, strict=True):
+            before += load.jobs
+            meanwhile = after * load.jobs if in_turns else 0
+            ends.append((total - before - meanwhile, (load.lane, load.run)))
+        return cls(total, ends[::-1])
+
+    def go(self, jobs: float) -> list[tuple[float, Key]]:
+        """Do so many: which loads are through, and how many were done until each was."""
+        left, through = self.left - jobs, []
+        while self.ends and self.ends[-1][0] >= left - _NONE_LEFT:
+            rest, key = self.ends.pop()
+            through.append((self.left - rest, key))
+        self.left = left
+        return through
 
 
 def _finishes(
@@ -139,42 +167,53 @@ def _finishes(
 
 def flow(
     loads: Sequence[Load], lanes: Mapping[str, LanePace], budgets: Mapping[str, float]
-) -> dict[tuple[str, str | None], float | None]:
-    """Seconds until each lane is through with each run; None where nobody can tell."""
-    rests = [_Rest(load, load.jobs) for load in loads if load.jobs > 0]
-    ended: dict[tuple[str, str | None], float | None] = {(load.lane, load.run): 0.0 for load in loads}
-    now_s = 0.0
-    while rests:
-        rates = _rates(rests, lanes, budgets, now_s)
-        step = _next_s(rests, rates, lanes, now_s)
-        if step is None:
-            return ended | {(rest.load.lane, rest.load.run): None for rest in rests}
-        now_s += step
-        for rest, rate in zip(rests, rates, strict=True):
-            rest.jobs -= rate * step
-            if rest.jobs <= _NONE_LEFT:
-                ended[rest.load.lane, rest.load.run] = now_s
-        rests = [rest for rest in rests if rest.jobs > _NONE_LEFT]
+) -> dict[Key, float | None]:
+    """Seconds until each lane is through with each run; None where nobody can tell.
+
+    Paces change only when a lane is through or opens, so it takes a step for each lane, and not for each of
+    what may be thousands of runs.
+    """
+    ended: dict[Key, float | None] = {(load.lane, load.run): 0.0 for load in loads}
+    works, now_s = _works(loads, lanes), 0.0
+    while works:
+        rates = _rates(works, lanes, budgets, now_s)
+        step_s = _next_s(works, rates, lanes, now_s)
+        if step_s is None:
+            return ended | {key: None for work in works.values() for _, key in work.ends}
+        for name, per_s in rates.items():
+            for jobs, key in works[name].go(per_s * step_s):
+                ended[key] = now_s + min(step_s, jobs / per_s)
+        now_s += step_s
+        works = {name: work for name, work in works.items() if work.ends}
     return ended
 
 
+def _works(loads: Iterable[Load], lanes: Mapping[str, LanePace]) -> dict[str, _Work]:
+    mine: dict[str, list[Load]] = {}
+    for load in loads:
+        if load.jobs > 0:
+            mine.setdefault(load.lane, []).append(load)
+    turns = {name for name, lane in lanes.items() if lane.in_turns}
+    return {name: _Work.of(of, in_turns=name in turns) for name, of in mine.items()}
+
+
 def _next_s(
-    rests: Sequence[_Rest], rates: Sequence[float], lanes: Mapping[str, LanePace], now_s: float
+    works: Mapping[str, _Work], rates: Mapping[str, float], lanes: Mapping[str, LanePace], now_s: float
 ) -> float | None:
-    """Seconds until a load is done or a lane opens; None where nothing more happens."""
-    ends = [rest.jobs / rate for rest, rate in zip(rests, rates, strict=True) if rate > 0]
-    opens = {lane.opens_s for name in {rest.load.lane for rest in rests} if (lane := lanes.get(name))}
+    """Seconds until a lane is through or one opens; None where nothing more happens."""
+    ends = [works[name].left / per_s for name, per_s in rates.items()]
+    opens = {lane.opens_s for name in works if (lane := lanes.get(name))}
     ends += [at - now_s for at in opens if at is not None and at > now_s]
     return min(ends, default=None)
 
 
 def _rates(
-    rests: Sequence[_Rest], lanes: Mapping[str, LanePace], budgets: Mapping[str, float], now_s: float
-) -> list[float]:
-    """What each load goes at now, in jobs a second."""
+    works: Iterable[str], lanes: Mapping[str, LanePace], budgets: Mapping[str, float], now_s: float
+) -> dict[str, float]:
+    """What each lane goes at now, in jobs a second; without those that stand still."""
     at_work = {
         name: lane
-        for name in dict.fromkeys(rest.load.lane for rest in rests)
+        for name in works
         if (lane := lanes.get(name)) and lane.opens_s is not None and lane.opens_s <= now_s
     }
     paces = {name: lane.most_per_s or 0.0 for name, lane in at_work.items() if lane.budget is None}
@@ -182,18 +221,7 @@ def _rates(
         mine = {name: lane for name, lane in at_work.items() if lane.budget == budget}
         starts = shared(budgets.get(budget, 0.0), mine)
         paces |= {name: per_s / mine[name].starts_per_job for name, per_s in starts.items()}
-    waiting: dict[str, int] = {}
-    for rest in rests:
-        waiting[rest.load.lane] = waiting.get(rest.load.lane, 0) + 1
-    rates, begun = [], set[str]()
-    for rest in rests:
-        name = rest.load.lane
-        if name in at_work and at_work[name].in_turns:
-            rates.append(paces[name] / waiting[name])
-        else:
-            rates.append(0.0 if name in begun else paces.get(name, 0.0))
-            begun.add(name)
-    return rates
+    return {name: per_s for name, per_s in paces.items() if per_s > 0}
 
 
 def shared(per_s: float, lanes: Mapping[str, LanePace]) -> dict[str, float]:

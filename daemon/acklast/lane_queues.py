@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -27,6 +27,13 @@ class Queues:
     """In the wait queues that could be seen; None where none could."""
     missing: list[str] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
+
+
+def messages_in(queues: Mapping[str, Queues]) -> dict[str, int]:
+    """What is in each lane's queues, those that wait for their time included; without lanes that could not be
+    seen.
+    """
+    return {lane: one.ready + (one.delayed or 0) for lane, one in queues.items() if one.ready is not None}
 
 
 def names_of(config: Config, lane: str) -> tuple[list[str], list[str]]:

@@ -22,6 +22,7 @@ from acklast.lane import Lane
 from acklast.notify import Notify
 from acklast.pruner import Pruner, keeps_of
 from acklast.readiness import Readiness
+from acklast.sampler import Sampler
 from acklast.steering import Steering
 from acklast.telemetry import log
 from acklast.telemetry.events import Emitter
@@ -62,6 +63,8 @@ class Followers:
         for chore in self.chores:
             if isinstance(chore, Pruner):
                 chore.keeps = keeps_of(config.lanes)
+            elif isinstance(chore, Sampler):
+                chore.follow(config)
         self.app.resize({name: lane.concurrency for name, lane in config.lanes.items()})
         self.steering.follow(config)
 

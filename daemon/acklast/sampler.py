@@ -16,7 +16,7 @@ from acklast.chores import Chore
 from acklast.config import Config
 from acklast.errors import AcklastError
 from acklast.fleet import Head, Sampled, samples_of
-from acklast.lane_queues import Queues, look_at
+from acklast.lane_queues import Queues, look_at, messages_in
 from acklast.ledger.backlog import Backlog
 from acklast.ledger.sampling import Sampling
 from acklast.ledger.standing import Standing
@@ -81,6 +81,10 @@ class Sampler(Chore):
         if self._found is not None:
             yield from samples_of(self._found, self._config.lanes, time.monotonic())
 
+    def follow(self, config: Config) -> None:
+        """Go by ``config``, which has the same lanes: a command that reads the file goes by it, too."""
+        self._config = config
+
     async def run(self) -> None:
         await asyncio.sleep(min(_FIRST_S, self._every_s) * self._chance())
         while True:
@@ -108,13 +112,11 @@ class Sampler(Chore):
         now = time.monotonic()
         held = {lane: sum(one.held for one in views if one.live) for lane, views in standing.lanes.items()}
         heads = dict(self._oldest(queues, held, now))
-        waiting = {
-            lane: one.ready + (one.delayed or 0) for lane, one in queues.items() if one.ready is not None
-        }
         others: Sequence[Sample] = ()
         if backlog.complete:
             # With hundreds of runs it takes as long as dozens of jobs, which go on meanwhile.
-            others = await asyncio.to_thread(self._reckon, self._config, backlog, standing, waiting)
+            found = backlog, standing, messages_in(queues)
+            others = await asyncio.to_thread(self._reckon, self._config, *found)
         self._found = Sampled(backlog, now, now - began, queues, heads, others)
         await self._sampling.tidy(backlog)
 

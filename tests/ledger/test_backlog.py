@@ -132,6 +132,23 @@ async def test_the_oldest_is_the_one_that_may_start_for_longest(
     assert found == pytest.approx({"normal": 3 * 86_400, "high": 86_400}, abs=60)
 
 
+async def test_what_waited_for_its_time_waits_for_it_no_more_when_it_has_come(
+    world: World, ledger: Ledger, session: Session
+) -> None:
+    now = await world.now()
+    rows = [
+        ManifestRow(LANE, key, b"f", not_before=now + timedelta(days)) for key, days in (("b", 1), ("c", 9))
+    ]
+    await ledger.manifest("r", [ManifestRow(LANE, "a", b"f"), *rows])
+    again = await started(ledger, session, "d")
+    await record(ledger, session, again, Retry(now + timedelta(days=2), "busy"), "d")
+    assert (await world.backlog()).not_due(LANE) == 3
+    await world.grow_old(3)
+    found = await world.backlog()
+    assert sum(one.jobs for one in found.oldest) == 3
+    assert found.not_due(LANE) == 1
+
+
 def found_s(now: datetime, since: datetime) -> float:
     return (now - since).total_seconds()
 

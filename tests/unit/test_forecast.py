@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acklast.forecast import Forecast, LanePace, Load, forecast, joined, shared
+from acklast.forecast import Forecast, LanePace, Load, flow, forecast, joined, shared
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 API = {"api": 10.0}
@@ -105,6 +106,56 @@ def test_what_only_the_broker_knows_of_is_reckoned_with() -> None:
     loads = joined([Load("a", "r", 30)], {"a": 50, "b": 0, "c": 7})
     assert loads == [Load("a", "r", 30), Load("a", None, 20), Load("c", None, 7)]
     assert joined([Load("a", "r", 30)], {"a": 10}) == [Load("a", "r", 30)]
+
+
+def step_by_step(
+    loads: list[Load], lanes: dict[str, LanePace], budgets: dict[str, float]
+) -> dict[tuple[str, str | None], float]:
+    """The same flow load by load; every lane opens some time, and goes then."""
+    rest = {number: float(load.jobs) for number, load in enumerate(loads) if load.jobs}
+    ended = {(load.lane, load.run): 0.0 for load in loads}
+    now = 0.0
+    while rest:
+        mine = {name: [n for n in rest if loads[n].lane == name] for name in {loads[n].lane for n in rest}}
+        going = {name: lanes[name] for name in mine if (lanes[name].opens_s or 0.0) <= now}
+        rates: dict[int, float] = {}
+        for name, lane in going.items():
+            beside = {other: one for other, one in going.items() if one.budget == lane.budget}
+            starts = shared(budgets[lane.budget], beside)[name] if lane.budget else lane.most_per_s or 0.0
+            per_s = starts / lane.starts_per_job if lane.budget else starts
+            first = mine[name] if lane.in_turns else mine[name][:1]
+            rates |= {n: per_s / len(first) for n in first}
+        opens = [lanes[name].opens_s or 0.0 for name in mine]
+        step = min([rest[n] / per_s for n, per_s in rates.items()] + [at - now for at in opens if at > now])
+        now += step
+        for n, per_s in rates.items():
+            rest[n] -= per_s * step
+            if rest[n] < 1e-6:
+                ended[loads[n].lane, loads[n].run] = now
+                del rest[n]
+    return ended
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("rstu"), st.integers(0, 1000)), max_size=12),
+    st.lists(st.sampled_from([0.0, 5.0, 50.0]), min_size=4, max_size=4),
+    st.lists(st.booleans(), min_size=4, max_size=4),
+)
+def test_a_lane_at_a_time_comes_to_the_same_as_a_run_at_a_time(
+    open_: list[tuple[str, str, int]], opens: list[float], turns: list[bool]
+) -> None:
+    made = [
+        LanePace("api", weight=3.0, starts_per_job=1.5),
+        LanePace("api", most_per_s=2.0),
+        LanePace("api"),
+        LanePace(None, most_per_s=3.0),
+    ]
+    lanes = {
+        name: replace(lane, opens_s=opens_s, in_turns=in_turns)
+        for name, lane, opens_s, in_turns in zip("abcd", made, opens, turns, strict=True)
+    }
+    loads = [Load(*one) for one in open_]
+    assert flow(loads, lanes, API) == pytest.approx(step_by_step(loads, lanes, API), abs=1e-3)
 
 
 @given(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from time import process_time
 from typing import Any, Final
 
 import pytest
@@ -16,7 +17,7 @@ from acklast.ledger.controls import Control, Kind, Target
 from acklast.ledger.presence import Session, Stop
 from acklast.ledger.standing import DaemonView, Pause, Standing
 from acklast.outlook.binding import Binding, Constraint
-from acklast.outlook.cast import Basis, Finish, Outlook, Prospect
+from acklast.outlook.cast import Basis, Finish, Outlook, Prospect, outlook
 from acklast.outlook.facts import Facts, Minute, Open
 from acklast.outlook.gather import counted, facts_of
 from acklast.outlook.samples import MOST_RUNS, outlook_samples, reckoned
@@ -90,6 +91,21 @@ def test_open_jobs_are_told_apart_and_the_oldest_run_comes_first() -> None:
     found = facts(Backlog(AT, depths, runs=runs))
     assert found.open == [Open("a", "r", 14, 3, 4), Open("a", "late", 10)]
     assert found.deadlines == {"r": AT}
+
+
+def test_a_retry_whose_time_has_come_waits_for_others_and_no_longer_for_that() -> None:
+    depths = (depth(State.QUEUED, 2), depth(State.WAITING, 10))
+    there = replace(NOBODY, lanes={"b": (replace(VIEW, in_flight=0, started=0, held=0),)})
+
+    def bound(due: int) -> Binding:
+        backlog = Backlog(AT, tuple(replace(one, lane="b") for one in depths))
+        backlog = replace(backlog, oldest=(Oldest("b", "normal", ago(60), due),))
+        return next(one.binding for one in outlook(facts(backlog, there)).lanes if one.lane == "b")
+
+    assert bound(12).said == "12 wait, and 0 of 8 slots are in use"
+    assert bound(2).said == "2 wait, and 0 of 8 slots are in use"
+    backlog = Backlog(AT, depths[1:], oldest=(Oldest("a", "normal", ago(60), 10),))
+    assert (backlog.not_due("a"), Backlog(AT, depths[1:]).not_due("a")) == (0, 10)
 
 
 def test_messages_that_no_daemon_has_taken_in_come_last() -> None:
@@ -182,6 +198,25 @@ def test_a_lane_that_others_serve_is_there_without_a_budget() -> None:
     found = facts(Backlog(AT), replace(NOBODY, lanes={"theirs": (VIEW,)}))
     assert found.lanes["theirs"].budget is None
     assert found.lanes["theirs"].configured_slots == 8
+
+
+def test_thousands_of_runs_and_sessions_are_reckoned_at_once() -> None:
+    """A daemon does it every quarter of a minute, beside its jobs: it must not grow with their square."""
+    names = [f"r{number}" for number in range(4000)]
+    backlog = Backlog(
+        AT,
+        tuple(depth(State.QUEUED, 5, name, lane) for name in names for lane in "ab"),
+        pace=tuple(Pace(lane, name, TOP, 1, 1, 0) for name in names for lane in "ab"),
+        runs=tuple(run(name, -number, deadline=AT) for number, name in enumerate(names)),
+    )
+    sessions = tuple(Session(one, ago(3600 - 0.5 * one), ago(3599.9 - 0.5 * one)) for one in range(7000))
+    stops = tuple(Stop(Target.LANE, "a", ago(3600 - 7 * one), ago(3599 - 7 * one)) for one in range(500))
+    standing = replace(NOBODY, lanes={"a": (VIEW,), "b": (VIEW,)}, sessions=sessions, stops=stops)
+    began = process_time()
+    found = outlook(facts(backlog, standing))
+    assert process_time() - began < 3  # a tenth of that, and a minute where each is held against each
+    assert [one.jobs for one in found.lanes] == [20_000, 20_000]
+    assert len(found.runs) == 4000
 
 
 def test_of_a_part_of_the_jobs_nothing_is_told() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,6 +13,8 @@ import pytest
 from acklast import App
 from acklast.config import Config
 from acklast.lane import Lane
+from acklast.ledger.backlog import Backlog
+from acklast.ledger.standing import Standing
 from acklast.notify import Notify
 from acklast.pacing.lanes import LanePacing
 from acklast.pacing.slots import Slots
@@ -19,10 +22,21 @@ from acklast.pacing.turn import Turns
 from acklast.pruner import Pruner
 from acklast.readiness import Readiness
 from acklast.reloading import Followers, Reloading, Source
+from acklast.sampler import Sampler
 from acklast.steering import Steering
 from acklast.telemetry.events import Emitter, Event, Notice
 from harness.configs import GOOD, changed, read
 from harness.waiting import eventually
+
+
+class Empty:
+    """Readings of a ledger without a job."""
+
+    async def read(self, _: object) -> tuple[Backlog, Standing]:
+        now = datetime(2030, 1, 1, tzinfo=UTC)
+        return Backlog(now), Standing(now, 0, {}, {}, ())
+
+    async def tidy(self, _: object) -> None: ...
 
 
 class Place:
@@ -37,17 +51,25 @@ class Place:
             for name, one in config.lanes.items()
         ]
         self.pruner = Pruner(cast("Any", None), {}, Emitter(), every_s=0, chance=lambda: 0.0)
+        self.reckoned = list[Config]()
+        self.sampler = Sampler(
+            config, cast("Any", Empty()), None, Emitter(), chance=lambda: 0.0, reckon=self.reckon
+        )
         steering = cast("Steering", SimpleNamespace(follow=self.follow))
         self.readiness = Readiness(list(config.lanes), lambda said: None)
         self.reloading = Reloading(
             config,
             Source(lambda: read(self.path, self.text), self.levels.append),
             self.asked,
-            Followers(App(), self.lanes, [self.pruner], steering),
+            Followers(App(), self.lanes, [self.pruner, self.sampler], steering),
             self.readiness,
             Notify({}),
             Emitter(self.events.append),
         )
+
+    def reckon(self, config: Config, *_: object) -> tuple[()]:
+        self.reckoned.append(config)
+        return ()
 
     def follow(self, config: Config) -> None:
         self.followed.append(config)
@@ -72,6 +94,13 @@ def test_what_is_followed_reaches_everything(place: Place) -> None:
     assert turns.lane_weight == 2.5
     assert place.pruner.keeps[lane.name].done_s == 9_000_000
     assert place.followed == [place.reloading.config]
+
+
+async def test_forecasts_in_metrics_go_by_what_is_followed_as_those_of_commands_do(place: Place) -> None:
+    place.text = changed("concurrency = 3", "concurrency = 30")
+    place.reloading.once()
+    await place.sampler.once()
+    assert [one.lanes["rent-reminders"].concurrency for one in place.reckoned] == [30]
 
 
 def test_a_bad_file_reaches_nothing(place: Place) -> None:

@@ -14,7 +14,7 @@ from acklast.cli.forecast_view import document, lines
 from acklast.cli.lane_target import operations_of
 from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.output import people, say_json, text_of
-from acklast.cli.queues import Queues, look
+from acklast.cli.queues import look, messages_in
 from acklast.cli.run_target import no_such_run
 from acklast.cli.servers import ledger_of
 from acklast.cli.watching import Look, screen
@@ -106,17 +106,12 @@ async def look_ahead(config: Config, wanted: Wanted) -> Told:
 
 async def _told(config: Config, wanted: Wanted, operations: Operations) -> Told:
     queues, blind = await look(config, config.lanes)
-    found = wanted.of(await read_outlook(operations, config, _messages(queues)))
+    found = wanted.of(await read_outlook(operations, config, messages_in(queues)))
     if wanted.run is not None and not found.runs:
         async with ledger_of(config) as ledger:  # it is finished, or there is none
             if await ledger.run(wanted.run) is None:
                 raise no_such_run(wanted.run)
     return Told(found, blind)
-
-
-def _messages(queues: dict[str, Queues]) -> dict[str, int]:
-    """In each lane whose work queues could be seen."""
-    return {lane: one.ready + (one.delayed or 0) for lane, one in queues.items() if one.ready is not None}
 
 
 async def _watch(config: Config, wanted: Wanted, *, as_json: bool) -> Told:

@@ -8,9 +8,9 @@ from itertools import chain
 from acklast.cli.servers import broker_of
 from acklast.config import Config
 from acklast.errors import AcklastError
-from acklast.lane_queues import Queues, count, look_at, names_of, work_of
+from acklast.lane_queues import Queues, count, look_at, messages_in, names_of, work_of
 
-__all__ = ["Queues", "look", "ready_in", "work_of"]
+__all__ = ["Queues", "look", "messages_in", "ready_in", "work_of"]
 
 
 async def look(config: Config, lanes: Iterable[str]) -> tuple[dict[str, Queues], str | None]:

@@ -164,9 +164,11 @@ def _lanes(config: Config, standing: Standing, backlog: Backlog) -> list[str]:
 
 
 def _messages(ready: Mapping[str, Queues], backlog: Backlog) -> dict[str, int]:
-    """In the lanes' queues: what waits there for its time the ledger knows as well."""
+    """In the lanes' queues: what waits there for its time the ledger knows as well, and where that has come
+    it is among those that are ready.
+    """
     seen = {lane: queues.ready for lane, queues in ready.items() if queues.ready is not None}
-    return {lane: count + backlog.jobs(lane, None, Job.WAITING) for lane, count in seen.items()}
+    return {lane: count + backlog.not_due(lane) for lane, count in seen.items()}
 
 
 def _queues(lane: str, ready: Mapping[str, Queues], backlog: Backlog) -> Queues:

@@ -12,7 +12,7 @@ from typing import Final
 from acklast.cli.bar import bar
 from acklast.cli.lane_target import operations_of, require
 from acklast.cli.lane_view import view_of
-from acklast.cli.queues import look, ready_in
+from acklast.cli.queues import look, messages_in, ready_in
 from acklast.cli.servers import broker_of
 from acklast.cli.why_absent import absent
 from acklast.cli.why_job import answer
@@ -22,7 +22,7 @@ from acklast.config import Config
 from acklast.config.schedules import Schedule
 from acklast.errors import AcklastError
 from acklast.lane_queues import Queues
-from acklast.ledger.backlog import read_backlog
+from acklast.ledger.backlog import Backlog, read_backlog
 from acklast.ledger.controls import Target
 from acklast.ledger.held import Holdings
 from acklast.ledger.operate import Operations
@@ -76,14 +76,24 @@ async def find(config: Config, key: str, lane: str | None) -> Found:
         standing = await read_standing(operations)
         workers = tuple(await read_workers(operations, ended=False))
         queues, blind = await look(config, sorted(lanes))
-        expected = outlook(facts_of(config, await read_backlog(operations), standing))
-        world = _World(config, standing, workers, queues, blind, {one.lane: one for one in expected.lanes})
+        prospects = prospects_of(config, await read_backlog(operations), standing, queues)
+        world = _World(config, standing, workers, queues, blind, prospects)
         if not mine:
             answers = [absent(await _absent(operations, world, known, lane))]
         else:
             cases = [_case(world, known, facts) for facts in mine]
             answers = [answer(await _proven(operations, config, case)) for case in cases]
         return Found(key, known.now, tuple(answers), blind)
+
+
+def prospects_of(
+    config: Config, backlog: Backlog, standing: Standing, queues: Mapping[str, Queues]
+) -> dict[str, Prospect]:
+    """What is to be expected of each lane, as ``acklast forecast`` has it: with what only the broker knows
+    of, since that may be before the job. Pure.
+    """
+    expected = outlook(facts_of(config, backlog, standing, messages_in(queues)))
+    return {one.lane: one for one in expected.lanes}
 
 
 def _mine(known: Known, lane: str | None) -> list[JobFacts]:

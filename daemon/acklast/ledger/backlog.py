@@ -5,6 +5,7 @@ The one reading that forecasts, metrics and ``acklast why`` and ``top`` go by.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -48,12 +49,13 @@ class Depth:
 @dataclass(frozen=True, slots=True)
 class Oldest:
     """Since when the oldest job of a lane and priority may start and has not: so long at least, and up to
-    15 seconds more.
+    15 seconds more. ``jobs``: how many may start and have not.
     """
 
     lane: str
     priority: str
     since: datetime
+    jobs: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,14 @@ class Backlog:
             if lane in (None, one.lane) and run in (None, one.run) and (not states or one.state in states)
         )
 
+    def not_due(self, lane: str) -> int:
+        """Jobs of this lane that wait for their time, without those for which it has come: their messages are
+        in its work queue, though nobody has told the ledger.
+        """
+        due = sum(one.jobs for one in self.oldest if one.lane == lane)
+        waiting, queued = self.jobs(lane, None, State.WAITING), self.jobs(lane, None, State.QUEUED)
+        return min(waiting, max(0, queued + waiting - due))
+
 
 class Asked(Protocol):
     """What runs one statement that only reads: ``Operations``, or a daemon's own connection."""
@@ -210,8 +220,8 @@ select 'level', lane, priority, null, null, null, null, sum(queued)::bigint, sum
        sum(claimed)::bigint, sum(unresolved)::bigint, sum(dead)::bigint, 0, 0
 from level l where not exists (select from open_runs o where o.run = l.run) group by lane, priority
 union all
-select 'oldest', lane, priority, null, null, min(due), null, 0, 0, 0, 0, 0, 0, 0
-from (select s.lane, s.priority, s.due
+select 'oldest', lane, priority, null, null, min(due), null, sum(startable)::bigint, 0, 0, 0, 0, 0, 0
+from (select s.lane, s.priority, s.due, sum(s.startable) as startable
       from t cross join lateral (
           select lane, priority, due, startable from acklast.job_dues where due <= t.now
           union all
@@ -257,7 +267,9 @@ async def read_backlog(operations: Asked, lanes: Collection[str] = ()) -> Backlo
     Raises:
         LedgerUnavailable: the ledger does not answer.
     """
-    return backlog_of(await operations.fetch(_READ, PACE_MIN, tuple(lanes), MOST, OTHER))
+    rows = await operations.fetch(_READ, PACE_MIN, tuple(lanes), MOST, OTHER)
+    # A thousand open runs are thousands of rows: a daemon's jobs go on meanwhile.
+    return await asyncio.to_thread(backlog_of, rows)
 
 
 def backlog_of(rows: Sequence[asyncpg.Record]) -> Backlog:
@@ -283,7 +295,7 @@ def backlog_of(rows: Sequence[asyncpg.Record]) -> Backlog:
     return replace(
         found,
         depths=tuple(_depths(of("level"))),
-        oldest=tuple(Oldest(row["lane"], row["priority"], row["at"]) for row in of("oldest")),
+        oldest=tuple(Oldest(row["lane"], row["priority"], row["at"], row["a"]) for row in of("oldest")),
         pace=pace,
         runs=tuple(_runs(of("run"), of("level"), ended_lately(pace, found.at))),
     )

@@ -52,11 +52,13 @@ def _depths(rows: Rows) -> list[Depth]:
 
 def _oldest(rows: Rows, now: datetime) -> list[Oldest]:
     since: dict[tuple[str, str], datetime] = {}
+    jobs = Counter[tuple[str, str]]()
     for (lane, _), job in rows.jobs.items():
         if job.state in (State.QUEUED, State.WAITING) and (due := _due(job)) <= now:
             group = (lane, priority_class(job.priority))
             since[group] = min(due, since.get(group, due))
-    return [Oldest(lane, priority, at) for (lane, priority), at in since.items()]
+            jobs[group] += 1
+    return [Oldest(*group, at, jobs[group]) for group, at in since.items()]
 
 
 def _due(job: Job) -> datetime:

@@ -69,7 +69,7 @@ def binding(
     found = _still(lane) or _failing(lane)
     if found is not None:
         return found
-    waiting = sum(one.waiting for one in open_)
+    waiting = max(0, sum(one.waiting for one in open_) - lane.overdue)
     begun = max(lane.in_flight, sum(one.in_flight for one in open_))
     ready = max(0, jobs - waiting - begun)
     if not ready and waiting and not begun:

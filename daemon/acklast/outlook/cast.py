@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from math import ceil, exp, floor, hypot, sqrt
 from typing import Final
 
-from acklast.forecast import LanePace, Load, flow
+from acklast.forecast import Key, LanePace, Load, flow
 from acklast.outlook.binding import Binding, Constraint, binding, effective_per_s, handler_time_s
 from acklast.outlook.facts import Facts, LaneFacts, Open
 from acklast.outlook.pace import RULES, Flight, Pace, Rules, pace
@@ -100,6 +101,11 @@ class _Lane:
     going: LanePace
     swing: Swing
     tail: Tail
+    jobs: int
+    """That are open."""
+    handler_s: float
+    worked_s: float
+    """For how long it worked in the minutes that are known."""
 
 
 def outlook(facts: Facts, rules: Rules = RULES) -> Outlook:
@@ -113,7 +119,7 @@ def outlook(facts: Facts, rules: Rules = RULES) -> Outlook:
     }
     return Outlook(
         facts.at,
-        tuple(_lane_prospect(facts, name, lanes[name], finishes) for name in lanes),
+        tuple(_lane_prospects(lanes, finishes)),
         tuple(sorted(_runs(facts, lanes, finishes), key=_by_deadline)),
     )
 
@@ -122,23 +128,33 @@ def outlook(facts: Facts, rules: Rules = RULES) -> Outlook:
 
 
 def _lanes(facts: Facts, rules: Rules) -> dict[str, _Lane]:
-    found = {}
+    found, open_of = {}, _by_lane(facts.open)
     for name, lane in facts.lanes.items():
         others = [
             one for one in facts.lanes.values() if lane.budget is not None and one.budget == lane.budget
         ]
         per_s = facts.budgets.get(lane.budget) if lane.budget is not None else None
-        open_ = _of(facts.open, name)
+        open_ = open_of.get(name, ())
+        jobs = sum(one.jobs for one in open_)
         what = binding(lane, others, per_s, open_)
         known = pace(lane.minutes, Flight(lane.in_flight, lane.slots), rules)
         # What a lane gets of a budget changes as others come and are through: that is in the flow.
         shares = what.constraint is Constraint.BUDGET and sum(bool(one.minutes) for one in others) > 1
-        swung = CALM if known is None or shares else _swing(known, sum(one.jobs for one in open_), rules)
+        swung = CALM if known is None or shares else _swing(known, jobs, rules)
         if known is not None:
             known = replace(known, per_s=swung.per_s(known.per_s))
         opens_s = _opens_s(lane, known, what)
         found[name] = _Lane(
-            lane, known, what, opens_s, _going(lane, known, what, opens_s), swung, _tail(lane, known)
+            facts=lane,
+            pace=known,
+            binding=what,
+            opens_s=opens_s,
+            going=_going(lane, known, what, opens_s),
+            swing=swung,
+            tail=_tail(lane, known),
+            jobs=jobs,
+            handler_s=handler_time_s(lane) or 0.0,
+            worked_s=sum(one.worked_s for one in lane.minutes),
         )
     return found
 
@@ -153,8 +169,11 @@ def _swing(known: Pace, jobs: int, rules: Rules) -> Swing:
     return swing(known.hour, jobs / known.per_s / 60, rules.half_life_min)
 
 
-def _of(open_: Sequence[Open], lane: str) -> list[Open]:
-    return [one for one in open_ if one.lane == lane]
+def _by_lane(open_: Iterable[Open]) -> dict[str, list[Open]]:
+    found: dict[str, list[Open]] = {}
+    for one in open_:
+        found.setdefault(one.lane, []).append(one)
+    return found
 
 
 def _opens_s(lane: LaneFacts, known: Pace | None, what: Binding) -> float | None:
@@ -215,7 +234,7 @@ def _finish(lane: _Lane, end_s: float | None, rules: Rules) -> Finish:
     stalled_s = known.stalled_s if known is not None else 0.0
     low = opens_s - stalled_s + stalled_s / _STALL + work_s * exp(-_Z * spread)
     high = opens_s + stalled_s * (_STALL - 1) + work_s * exp(_Z * spread * rules.late)
-    handler_s = handler_time_s(lane.facts) or 0.0
+    handler_s = lane.handler_s
     first_s, tail_s, most_s = (_retries_s(lane, work_s, chance) for chance in (0.1, 0.5, 0.9))
     likely = end_s + handler_s + tail_s
     # What goes wrong with the one has nothing to do with the other.
@@ -246,32 +265,33 @@ def _retries_s(lane: _Lane, end_s: float, chance: float) -> float:
     known = lane.pace
     if known is None:
         return 0.0
-    for_s = sum(one.worked_s for one in lane.facts.minutes) + end_s
-    return lane.tail.last_s(known.per_s, for_s, chance)
+    return lane.tail.last_s(known.per_s, lane.worked_s + end_s, chance)
 
 
 # --- prospects --------------------------------------------------------------------------------------------
 
 
-Key = tuple[str, str | None]
+def _lane_prospects(lanes: Mapping[str, _Lane], finishes: Mapping[Key, Finish]) -> Iterator[Prospect]:
+    mine: dict[str, list[Finish]] = {}
+    for (name, _), finish in finishes.items():
+        mine.setdefault(name, []).append(finish)
+    for name, lane in lanes.items():
+        yield _prospect(lane, name, None, lane.jobs, _last(mine.get(name, ())))
 
 
-def _lane_prospect(facts: Facts, name: str, lane: _Lane, finishes: Mapping[Key, Finish]) -> Prospect:
-    mine = [finish for (other, _), finish in finishes.items() if other == name]
-    return _prospect(lane, name, None, sum(one.jobs for one in _of(facts.open, name)), _last(mine))
-
-
-def _runs(facts: Facts, lanes: Mapping[str, _Lane], finishes: Mapping[Key, Finish]) -> list[Prospect]:
-    found = []
-    for run in dict.fromkeys(one.run for one in facts.open if one.run is not None and one.jobs):
-        mine = {name: finish for (name, other), finish in finishes.items() if other == run}
-        if not mine:
-            continue
-        last = max(mine, key=lambda name: _order(mine[name]))
-        jobs = sum(one.jobs for one in facts.open if one.run == run)
-        prospect = _prospect(lanes[last], last, run, jobs, _last(list(mine.values())))
-        found.append(_against(prospect, facts.deadlines.get(run), facts.at))
-    return found
+def _runs(facts: Facts, lanes: Mapping[str, _Lane], finishes: Mapping[Key, Finish]) -> Iterator[Prospect]:
+    jobs = Counter[str]()
+    for one in facts.open:
+        if one.run is not None:
+            jobs[one.run] += one.jobs
+    mine: dict[str, dict[str, Finish]] = {}
+    for (name, run), finish in finishes.items():
+        if run is not None and jobs[run]:
+            mine.setdefault(run, {})[name] = finish
+    for run, ends in mine.items():
+        last = max(ends, key=lambda name: _order(ends[name]))
+        prospect = _prospect(lanes[last], last, run, jobs[run], _last(list(ends.values())))
+        yield _against(prospect, facts.deadlines.get(run), facts.at)
 
 
 def _prospect(lane: _Lane, name: str, run: str | None, jobs: int, finish: Finish) -> Prospect:

@@ -87,6 +87,8 @@ class LaneFacts:
     quiet: Hold | None = None
     """By the downstream."""
     configured_slots: int = 0
+    overdue: int = 0
+    """Of the jobs that wait for their time, those for which it has come: they wait for others alone."""
     retry_s: float = 1.0
     retry_cap_s: float = 1800.0
 

@@ -3,7 +3,9 @@ say. ``facts_of`` is pure; ``read_outlook`` reads the first two and asks it."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -11,12 +13,12 @@ from acklast.config import Config
 from acklast.config.fair import parse_fair_by
 from acklast.errors import LedgerUnavailable
 from acklast.ledger.api import State
-from acklast.ledger.backlog import OPEN, Asked, Backlog, read_backlog
+from acklast.ledger.backlog import OPEN, Asked, Backlog, Pace, read_backlog
 from acklast.ledger.controls import Control, Target
 from acklast.ledger.standing import DaemonView, Pause, Standing, read_standing
 from acklast.outlook.cast import Outlook, outlook
 from acklast.outlook.facts import Daemon, Facts, Hold, LaneFacts, Minute, Open
-from acklast.outlook.working import Span, Times, minutes_of
+from acklast.outlook.working import Span, Times, joined, minutes_of
 from acklast.pacing.controls import Controls
 from acklast.policy import Policy
 
@@ -62,9 +64,9 @@ def facts_of(
     for name, budget in config.budgets.items():
         quota = controls.quota(name, budget.ours(), 0.0)
         budgets[name] = quota.count / quota.period_s
-    open_ = _open(backlog)
+    open_, seen, gone = _open(backlog), _seen(backlog), _gone(backlog.at, standing)
     lanes = {
-        lane: _lane(config, lane, backlog, standing, controls)
+        lane: _lane(config, lane, seen.get(lane, _Seen()), backlog.at, standing, controls, gone)
         for lane in dict.fromkeys([*config.lanes, *sorted(standing.lanes), *(one.lane for one in open_)])
     }
     return Facts(
@@ -107,10 +109,12 @@ def _unknown(
     open_: Sequence[Open], lanes: Iterable[str], standing: Standing, broker: Mapping[str, int]
 ) -> Iterator[Open]:
     """Messages of which the ledger has no job yet: they came last."""
+    known = Counter[str]()
+    for one in open_:
+        known[one.lane] += one.jobs
     for lane in lanes:
-        given = sum(one.held + one.in_flight for one in standing.lanes.get(lane, ()) if one.live)
-        known = sum(one.jobs for one in open_ if one.lane == lane)
-        more = broker.get(lane, 0) + given - known
+        given = sum(view.held + view.in_flight for view in standing.lanes.get(lane, ()) if view.live)
+        more = broker.get(lane, 0) + given - known[lane]
         if lane in broker and more > 0:
             yield Open(lane, None, more)
 
@@ -118,23 +122,69 @@ def _unknown(
 # --- lanes ------------------------------------------------------------------------------------------------
 
 
-def _lane(config: Config, lane: str, backlog: Backlog, standing: Standing, controls: Controls) -> LaneFacts:
+@dataclass(slots=True)
+class _Seen:
+    """What a backlog has of one lane: there may be thousands of rows, so they are sorted once."""
+
+    pace: list[Pace] = field(default_factory=list)
+    since: list[datetime] = field(default_factory=list)
+    """Since when its oldest jobs may start."""
+    due: int = 0
+    """Jobs that may start and have not; ``queued`` of its jobs are in that state."""
+    queued: int = 0
+    came: set[datetime] = field(default_factory=set)
+    """When the runs came of which something is open in it."""
+
+
+def _seen(backlog: Backlog) -> dict[str, _Seen]:
+    found: dict[str, _Seen] = {}
+    came = {one.run: one.created_at for one in backlog.runs}
+    for pace in backlog.pace:
+        found.setdefault(pace.lane, _Seen()).pace.append(pace)
+    for oldest in backlog.oldest:
+        mine = found.setdefault(oldest.lane, _Seen())
+        mine.since.append(oldest.since)
+        mine.due += oldest.jobs
+    for depth in backlog.depths:
+        if depth.state is State.QUEUED:
+            found.setdefault(depth.lane, _Seen()).queued += depth.jobs
+        at = came.get(depth.run) if depth.run is not None and depth.state in OPEN else None
+        if at is not None:
+            found.setdefault(depth.lane, _Seen()).came.add(at)
+    return found
+
+
+def _gone(at: datetime, standing: Standing) -> list[Span]:
+    """When the daemons lived whose sessions have ended."""
+    return joined(_span(one.begin, one.end, at) for one in standing.sessions if one.end)
+
+
+def _lane(
+    config: Config,
+    lane: str,
+    seen: _Seen,
+    at: datetime,
+    standing: Standing,
+    controls: Controls,
+    gone: Sequence[Span],
+) -> LaneFacts:
     settings = config.lanes.get(lane)
     budget = settings.budget if settings else None
     live = [one for one in standing.lanes.get(lane, ()) if one.live]
     slots = sum(one.concurrency for one in live)
     quiet = standing.pauses.get(budget) if budget is not None else None
     paused = controls.pause(lane, budget, 0.0)
-    times = _times(lane, budget, backlog, standing, paused)
+    times = _times(lane, budget, seen, at, standing, paused, gone)
     return LaneFacts(
         budget=budget,
         weight=settings.weight if settings else 1.0,
         in_turns=settings is not None and settings.fair_by == parse_fair_by("run"),
         daemons=tuple(map(_daemon, live)),
-        minutes=_minutes(backlog, lane, times),
+        minutes=_minutes(seen.pace, at, times),
         paused=None if paused is None else Hold(_said(paused), paused.left_s),
-        quiet=_quiet(quiet, backlog.at) if quiet is not None else None,
+        quiet=_quiet(quiet, at) if quiet is not None else None,
         configured_slots=max(slots, settings.concurrency * len(live)) if settings else slots,
+        overdue=max(0, seen.due - seen.queued),
         retry_s=(settings.backoff_base_s if settings else _POLICY.backoff_base_s) / 2,  # jitter halves it
         retry_cap_s=(settings.backoff_cap_s if settings else _POLICY.backoff_cap_s) / 2,
     )
@@ -171,42 +221,43 @@ def _clock(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
 
 
-def _minutes(backlog: Backlog, lane: str, times: Times) -> list[Minute]:
+def _minutes(pace: Iterable[Pace], now: datetime, times: Times) -> list[Minute]:
     """The newest first, back to the first one in which anything happened."""
-    ended: dict[datetime, int] = {}
-    started: dict[datetime, int] = {}
-    for one in backlog.pace:
-        if one.lane == lane:
-            ended[one.minute] = ended.get(one.minute, 0) + one.done + one.dead
-            started[one.minute] = started.get(one.minute, 0) + one.claimed
-    this = backlog.at.replace(second=0, microsecond=0)
+    ended, started = Counter[datetime](), Counter[datetime]()
+    for one in pace:
+        ended[one.minute] += one.done + one.dead
+        started[one.minute] += one.claimed
+    this = now.replace(second=0, microsecond=0)
     begun = [minute for minute in ended if ended[minute] or started[minute]]
     count = 0 if not begun else round((this - min(begun)) / _MINUTE) + 1
-    running_s = max(1.0, (backlog.at - this).total_seconds())
+    running_s = max(1.0, (now - this).total_seconds())
     moments = [this - number * _MINUTE for number in range(count)]
-    return minutes_of([(ended.get(at, 0), started.get(at, 0)) for at in moments], running_s, times)
+    return minutes_of([(ended[at], started[at]) for at in moments], running_s, times)
 
 
 def _times(
-    lane: str, budget: str | None, backlog: Backlog, standing: Standing, paused: Control | None
+    lane: str,
+    budget: str | None,
+    seen: _Seen,
+    at: datetime,
+    standing: Standing,
+    paused: Control | None,
+    gone: Sequence[Span],
 ) -> Times:
     """When somebody was there, and when something was to be done, as far as it is known."""
-    at = backlog.at
     live = {one.session for one in standing.lanes.get(lane, ()) if one.live}
+    here = [_span(one.begin, None, at) for one in standing.sessions if not one.end and one.session in live]
     stops = [
         _span(one.begin, one.end, at)
         for one in standing.stops
         if (one.target, one.name) in ((Target.LANE, lane), (Target.BUDGET, budget))
     ]
-    since = [one.since for one in backlog.oldest if one.lane == lane]
-    mine = {one.run for one in backlog.depths if one.lane == lane and one.state in OPEN}
-    came = (one.created_at for one in backlog.runs if one.run in mine)
     return Times(
         # Which lanes a session that has ended served is not known: it counts for every one.
-        here=[_span(one.begin, one.end, at) for one in standing.sessions if one.end or one.session in live],
+        here=[*gone, *here],
         stops=stops if paused is None else [*stops, _span(paused.at, None, at)],
-        busy_s=max(((at - one).total_seconds() for one in since), default=0.0),
-        came=[(one - at).total_seconds() for one in came if one is not None],
+        busy_s=max(((at - one).total_seconds() for one in seen.since), default=0.0),
+        came=[(one - at).total_seconds() for one in seen.came],
     )
 
 

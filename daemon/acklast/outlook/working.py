@@ -7,8 +7,10 @@ when jobs came.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from typing import Final
 
 from acklast.outlook.facts import Minute
@@ -55,15 +57,17 @@ def minutes_of(counts: Sequence[tuple[int, int]], running_s: float, times: Times
     windows = [Span(-running_s, 0.0)]
     windows += [Span(-running_s - 60 * ago, -running_s - 60 * (ago - 1)) for ago in range(1, len(counts))]
     found: list[Minute] = []
-    rested = True
+    rested, worked = True, without(joined(times.here), joined(times.stops))
     for (ended, started), window in reversed(list(zip(counts, windows, strict=False))):
-        one = _minute(ended, started, window, times, rested=rested)
+        one = _minute(ended, started, window, times, worked, rested=rested)
         rested = not one.worked_s
         found.append(one)
     return found[::-1]
 
 
-def _minute(ended: int, started: int, window: Span, times: Times, *, rested: bool) -> Minute:
+def _minute(
+    ended: int, started: int, window: Span, times: Times, at_work: Sequence[Span], *, rested: bool
+) -> Minute:
     """``rested``: in the minute before nothing was done, or nothing is known of it."""
     length_s = window.length_s
     happened = bool(ended or started)
@@ -71,7 +75,7 @@ def _minute(ended: int, started: int, window: Span, times: Times, *, rested: boo
     begin_s = _began_s(window, times) if rested and happened else window.begin_s
     sure = begin_s is not None
     worked = Span(window.begin_s if begin_s is None else begin_s, window.end_s)
-    worked_s = _covered_s(worked, times.here, times.stops)
+    worked_s = sum(one.within(worked).length_s for one in _touching(at_work, worked))
     if happened and not worked_s:  # by somebody of whom nothing is known
         worked_s = length_s
     if not happened and not waited:
@@ -87,17 +91,12 @@ def _began_s(window: Span, times: Times) -> float | None:
     return min((at for at in known if window.begin_s < at < window.end_s), default=None)
 
 
-def _covered_s(window: Span, here: Iterable[Span], stops: Iterable[Span]) -> float:
-    """For how much of it somebody was there and nothing stopped them."""
-    total_s = 0.0
-    for part in _joined(one.within(window) for one in here):
-        stopped = sum(one.length_s for one in _joined(one.within(part) for one in stops))
-        total_s += part.length_s - stopped
-    return total_s
+# --- spans ------------------------------------------------------------------------------------------------
+# A daemon that ends again and again leaves hundreds of sessions: each time is looked for once.
 
 
-def _joined(spans: Iterable[Span]) -> list[Span]:
-    """The same times, without any of them twice."""
+def joined(spans: Iterable[Span]) -> list[Span]:
+    """The same times in order, without any of them twice."""
     found: list[Span] = []
     for one in sorted((one for one in spans if one.length_s), key=lambda span: span.begin_s):
         if found and one.begin_s <= found[-1].end_s:
@@ -105,3 +104,23 @@ def _joined(spans: Iterable[Span]) -> list[Span]:
         else:
             found.append(one)
     return found
+
+
+def without(spans: Iterable[Span], others: Sequence[Span]) -> list[Span]:
+    """What is left of times when others are taken out; both are joined."""
+    found: list[Span] = []
+    for one in spans:
+        begin_s = one.begin_s
+        for other in _touching(others, one):
+            if begin_s < other.begin_s:
+                found.append(Span(begin_s, other.begin_s))
+            begin_s = other.end_s
+        if begin_s < one.end_s:
+            found.append(Span(begin_s, one.end_s))
+    return found
+
+
+def _touching(spans: Sequence[Span], window: Span) -> Iterator[Span]:
+    """Those of joined times that reach into it."""
+    first = bisect_right(spans, window.begin_s, key=lambda one: one.end_s)
+    return takewhile(lambda one: one.begin_s < window.end_s, islice(spans, first, None))
