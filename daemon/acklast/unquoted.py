@@ -66,16 +66,26 @@ def unquoted_traceback(error: BaseException) -> str:
 
 
 def _lines(error: BaseException, seen: set[int]) -> Iterator[str]:
-    seen.add(id(error))
-    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    if before is not None and id(before) not in seen:
-        yield from _lines(before, seen)
-        yield "\nwhich led to:\n"
-    yield "Traceback (most recent call last):"
-    for frame in traceback.format_tb(error.__traceback__):
-        yield frame.rstrip("\n")
-    yield unquoted(error)
-    if isinstance(error, BaseExceptionGroup):
-        for one in error.exceptions:
-            if id(one) not in seen:
-                yield from _lines(one, seen)
+    for number, one in enumerate(reversed(_chain(error, seen))):
+        if number:
+            yield "\nwhich led to:\n"
+        yield "Traceback (most recent call last):"
+        for frame in traceback.format_tb(one.__traceback__):
+            yield frame.rstrip("\n")
+        yield unquoted(one)
+        if isinstance(one, BaseExceptionGroup):
+            for part in one.exceptions:
+                if id(part) not in seen:
+                    yield from _lines(part, seen)
+
+
+def _chain(error: BaseException, seen: set[int]) -> list[BaseException]:
+    """It, and what it came of. A loop that tries again has each error come of the last one: not by calls that
+    are as deep as that."""
+    chain: list[BaseException] = []
+    at: BaseException | None = error
+    while at is not None and id(at) not in seen:
+        seen.add(id(at))
+        chain.append(at)
+        at = at.__cause__ or (None if at.__suppress_context__ else at.__context__)
+    return chain

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import re
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acklast.telemetry import log
+from acklast.telemetry import log, wire
+from acklast.telemetry.batches import Batches
 from acklast.telemetry.events import Emitter, Settled
+from acklast.telemetry.exports import Exports
+from acklast.telemetry.records import Records
+from acklast.telemetry.variables import Batching, Signal
 
 
 @pytest.fixture(autouse=True)
@@ -164,6 +170,53 @@ def test_a_value_that_json_does_not_know_is_written_as_text(capsys: pytest.Captu
     told.notice("broker.connected", host=frozenset({"h"}))
     assert lines(capsys)[0]["host"] == "frozenset({'h'})"
     assert told.failures == 0
+
+
+class Broken:
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+RING: Final[list[Any]] = []
+RING.append(RING)
+
+
+@pytest.mark.parametrize("style", ["json", "console"])
+@pytest.mark.parametrize(
+    "value", [{(1, 2): 3}, RING, 10**5000, Broken()], ids=["odd key", "ring", "endless", "broken"]
+)
+def test_a_handlers_line_is_written_whatever_it_holds(
+    style: str, value: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It comes after the effect: an error of the log's would make an uncertain attempt of a good one."""
+    taken: list[Any] = []
+    batches = Batches(Signal.LOGS, taken.extend, Exports(), Batching(10, 1, 0.01))
+    log.configure("info", style, Records(batches, wire.record))
+    structlog.get_logger().info("sent", order="4711", value=value)
+    told = capsys.readouterr().err
+    assert "sent" in told
+    assert "4711" in told
+    if style == "json":
+        assert json.loads(told)["value"] == f"<{type(value).__name__}>"
+    asyncio.run(batches.close())
+    assert b"4711" in b"".join(taken)
+
+
+def test_a_terminal_obeys_nothing_that_is_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """A job's type is its publisher's own text."""
+    try:
+        raise RuntimeError("\x1b[2Jgone")
+    except RuntimeError as defect:
+        telling = Emitter(log.configure("info", "console"))
+        telling.emit(Settled("complete", "rent", "k-1", type="rent\x1b[2J\x9b\u202eö"))
+        telling.notice("relay.defect", "error", exc_info=defect)
+    text = capsys.readouterr().err
+    colours = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    assert all(line.isprintable() for line in colours.splitlines())
+    assert "rent\\x1b[2J\\x9b\\u202eö" in text
+    assert text.count("\n") > 3
 
 
 def test_below_the_level_nothing_is_written(capsys: pytest.CaptureFixture[str]) -> None:

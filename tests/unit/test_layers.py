@@ -25,6 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "fingerprint",
         "redact",
         "unquoted",
+        "printable",
         "cron",
         "template",
     ),

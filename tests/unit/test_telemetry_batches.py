@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from acklast.telemetry.batches import Batches, NotExported
+from acklast.telemetry.batches import REQUEST_BYTES, Batches, NotExported
 from acklast.telemetry.exports import FAILED, FULL, SHUTDOWN, Exports
 from acklast.telemetry.variables import Batching, Signal
 from harness import eventually
@@ -100,8 +100,44 @@ async def test_a_defect_in_sending_does_not_end_the_thread() -> None:
 
 @pytest.mark.parametrize("size", [1, 11])
 async def test_after_the_end_nothing_is_taken_in(size: int) -> None:
-    collector, exports = Collector(), Exports()
+    """And it is counted for what it is: nobody is told that the collector is too slow."""
+    said: list[str] = []
+    collector, exports = Collector(), Exports(lambda name, *_, **__: said.append(name))
     batches = Batches(Signal.TRACES, collector.send, exports, SOON)
     await batches.close()
+    assert batches.full()
     batches.put(list(range(size)))
-    assert exports.dropped[Signal.TRACES, FULL] == size
+    batches.put([])
+    assert exports.dropped == {(Signal.TRACES, SHUTDOWN): size}
+    assert said == []
+
+
+async def test_a_request_is_no_larger_than_a_collector_takes_and_nothing_waits_for_a_full_one() -> None:
+    """One refused for its size would take all along that was in it."""
+    collector, exports = Collector(), Exports()
+    size = REQUEST_BYTES // 3
+    batches = Batches(
+        Signal.LOGS, collector.send, exports, Batching(100, 50, delay_s=60), size=lambda one: one * size
+    )
+    for number in (1, 1, 1, 1, 9, 1):
+        batches.put([number])
+    await eventually(lambda: len(collector.taken) == 6, what="none of them waits for the rest of a batch")
+    assert all(len(batch) == 1 or sum(batch) <= 3 for batch in collector.batches)
+    assert [9] in collector.batches
+    await batches.close()
+
+
+async def test_what_waits_for_a_collector_is_bounded_in_bytes() -> None:
+    collector, exports = Collector(hangs=True), Exports()
+    batching = Batching(1000, 1, delay_s=0.01)
+    batches = Batches(Signal.LOGS, collector.send, exports, batching, size=lambda one: one)
+    batches.put([1])
+    await eventually(collector.taking.is_set, what="one is on its way")
+    for _ in range(100):
+        batches.put([2**20])
+    assert batches.full()
+    assert exports.dropped[Signal.LOGS, FULL] == 84
+    collector.go_on.set()
+    await eventually(lambda: len(collector.taken) == 17, what="what waited is sent")
+    assert not batches.full()
+    await batches.close()

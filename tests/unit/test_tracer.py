@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from opentelemetry import baggage, trace
+from opentelemetry import baggage, propagate, trace
 from opentelemetry.sdk.trace.sampling import (
     ALWAYS_OFF,
     ALWAYS_ON,
@@ -118,6 +118,27 @@ def test_an_instrumented_client_finds_the_jobs_span_and_baggage() -> None:
     assert (f"{found.trace_id:032x}", f"{found.span_id:016x}") == (TRACE, made.span_id)
     assert (found.trace_flags.sampled, found.trace_state.get("a")) == (True, "b")
     assert not trace.get_current_span().get_span_context().is_valid
+
+
+def test_the_current_span_can_be_shown() -> None:
+    made = tracer().begin(message(traceparent=SAMPLED))
+    assert made is not None
+    with current(made):
+        assert made.span_id in repr(trace.get_current_span())
+
+
+def test_a_propagator_that_fails_costs_a_message_its_trace_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message would come again, and again."""
+
+    def fail(*_: Any) -> None:
+        int("what a publisher wrote")
+
+    monkeypatch.setattr(propagate, "extract", fail)
+    monkeypatch.setattr(propagate, "inject", fail)
+    assert extract({"uber-trace-id": "zz:zz:0:1"}) is None
+    made = tracer().begin(message())
+    assert made is not None
+    assert inject(made, "") == {}
 
 
 def test_the_configured_propagators_read_and_write_the_same() -> None:

@@ -91,6 +91,21 @@ def test_a_traceback_has_its_causes_and_places_and_no_values() -> None:
     assert "in outer" in text
 
 
+def test_what_was_tried_again_and_again_is_told_too() -> None:
+    def outer() -> None:
+        last: Exception | None = None
+        for number in range(3000):
+            try:
+                raise OSError(number) from last
+            except OSError as error:
+                last = error
+        assert last is not None
+        raise last
+
+    text = unquoted_traceback(raised(outer))
+    assert text.index("OSError: 0\n") < text.index("OSError: 2999")
+
+
 @pytest.fixture
 def _configured() -> Any:
     yield

@@ -16,8 +16,9 @@ from rich.console import Console, ConsoleOptions
 from rich.segment import Segment
 from rich.text import Text
 
-SEVERAL: Final = "\n\t"
-"""What a text of several lines keeps."""
+from acklast.printable import SEVERAL, safe
+
+__all__ = ["complain", "line", "people", "plain", "safe", "say_json", "second", "text_of"]
 
 
 def plain(value: Any) -> Any:
@@ -42,16 +43,6 @@ def plain(value: Any) -> Any:
 def second(at: datetime | None) -> str:
     """A time for people: RFC 3339 in UTC, to the second; a dash where there is none."""
     return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if at else "-"
-
-
-def safe(text: str, keep: str = "") -> str:
-    """Text that does nothing to a terminal: what cannot be seen is escaped, as what turns text round is."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode()
-        for char in text
-    )
 
 
 _UNSEEN: Final = re.compile(r"[^ -~]")

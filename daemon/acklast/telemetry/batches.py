@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, Generic, TypeVar
 
 from acklast.telemetry.exports import FULL, SHUTDOWN, Exports
@@ -19,6 +21,25 @@ T = TypeVar("T")
 
 CLOSE_S: Final = 2.0
 """The longest that the end of the process waits for what is left to be sent."""
+_LOOK_S: Final = 0.01
+REQUEST_BYTES: Final = 3 * 2**20
+"""Of a request, unless one item alone is larger: a collector takes four megabytes unless it is told to take
+more, and refuses the whole request."""
+_LEAST_BYTES: Final = 16 * 2**20
+_ITEM_BYTES: Final = 16 * 2**10
+"""Of what waits: so much for each that may, on the average. Who logs a document for every job would have as
+many in memory as may wait, once the collector is down."""
+
+
+async def ended_within(ended: threading.Event, patience_s: float) -> bool:
+    """Wait for a thread's end, so long at most.
+
+    It is looked for: the event loop's own threads may all be at work on what a handler has left there.
+    """
+    until = time.monotonic() + patience_s
+    while not ended.is_set() and time.monotonic() < until:  # noqa: ASYNC110 - no event of asyncio's: a thread's
+        await asyncio.sleep(_LOOK_S)
+    return ended.is_set()
 
 
 class NotExported(Exception):  # noqa: N818 - named for what is true
@@ -39,15 +60,25 @@ class Batches(Generic[T]):
         exports: Exports,
         batching: Batching,
         stop: Callable[[], None] = lambda: None,
+        size: Callable[[T], int] = lambda _: 0,
     ) -> None:
-        """``send`` may take its time, and raises ``NotExported``. ``stop`` ends what it is at."""
+        """``send`` may take its time, and raises ``NotExported``. ``stop`` ends what it is at. ``size`` is of
+        an item, in bytes."""
         self._signal = signal
         self._send = send
         self._stop = stop
+        self._size = size
         self._exports = exports
         self._batching = batching
         self._queue: deque[T] = deque()
+        self._lock = threading.RLock()
+        """Of the count of bytes: handlers' threads log too. What the garbage collector ends may log as well,
+        in the midst of this, in this very thread."""
+        self._bytes = 0
+        self._most_bytes = max(_LEAST_BYTES, batching.queue * _ITEM_BYTES)
         self._sending = 0
+        self._cut = False
+        """The last request had no room for all that waited."""
         self._wake = threading.Event()
         self._closing = False
         self._ended = threading.Event()
@@ -60,21 +91,25 @@ class Batches(Generic[T]):
 
     def full(self) -> bool:
         """Whether there is no room: what comes now is dropped, and need not be made."""
-        return len(self._queue) >= self._batching.queue
+        return self._closing or len(self._queue) >= self._batching.queue or self._bytes >= self._most_bytes
 
     def drop(self, count: int) -> None:
-        """Count what was not even made, as there is no room."""
-        self._exports.drop(self._signal, FULL, count)
+        """Count what was not even made, as there is no room, or no time left."""
+        self._exports.drop(self._signal, SHUTDOWN if self._closing else FULL, count)
 
     def put(self, items: Sequence[T]) -> None:
         """Take these in, or drop and count them. From any thread; never waits."""
+        if not items:
+            return  # of spans that are not sampled there are none
         queue = self._queue
-        if len(queue) + len(items) > self._batching.queue or self._closing:
+        if len(queue) + len(items) > self._batching.queue or self.full():
             self.drop(len(items))
             return
         before = len(queue)
+        with self._lock:
+            self._bytes += sum(map(self._size, items))
         queue.extend(items)
-        if before < self._batching.batch <= len(queue):
+        if before < self._batching.batch <= len(queue) or self._bytes >= REQUEST_BYTES:
             self._wake.set()
 
     async def close(self, within_s: float = CLOSE_S) -> None:
@@ -82,25 +117,41 @@ class Batches(Generic[T]):
         self._closing = True
         self._wake.set()
         patience_s = self._exports.patience_s(self._signal, within_s)
-        if not await asyncio.to_thread(self._ended.wait, patience_s):
-            left, self._queue = self._queue, deque()
+        await ended_within(self._ended, patience_s)
+        left, self._queue = self._queue, deque()
+        if left:
             self._exports.drop(self._signal, SHUTDOWN, len(left))
-        self._stop()
+        with suppress(Exception):
+            self._stop()
 
     def _run(self) -> None:
         while not self._closing:
             self._wake.wait(self._batching.delay_s)
             self._wake.clear()
             self._export()
-            while len(self._queue) >= self._batching.batch and not self._closing:
+            while (self._cut or len(self._queue) >= self._batching.batch) and not self._closing:
                 self._export()
         while self._queue:
             self._export()
         self._ended.set()
 
+    def _next(self) -> list[T]:
+        """The oldest, as many as go into one request."""
+        queue, batch, size = self._queue, list[T](), 0
+        self._cut = False
+        while queue and len(batch) < self._batching.batch:
+            more = self._size(queue[0])
+            if batch and size + more > REQUEST_BYTES:
+                self._cut = True
+                break
+            batch.append(queue.popleft())
+            size += more
+        with self._lock:
+            self._bytes -= size
+        return batch
+
     def _export(self) -> None:
-        queue = self._queue
-        batch = [queue.popleft() for _ in range(min(len(queue), self._batching.batch))]
+        batch = self._next()
         if not batch:
             return
         self._sending = len(batch)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final
 
@@ -47,6 +48,10 @@ class _JobSpan(NonRecordingSpan):
             )
         return self._made
 
+    def __repr__(self) -> str:
+        """The library's shows a context that is there from the beginning."""
+        return f"NonRecordingSpan({self.get_span_context()!r})"
+
 
 class current:  # noqa: N801 - used as a function that is a context manager
     """A trace is the current one while this is open."""
@@ -77,16 +82,21 @@ def _context(of: Trace, span_id: str = "") -> Context:
 
 
 def extract(headers: Mapping[Any, Any]) -> Parent | None:
-    """Where a message comes from, by the propagators of ``OTEL_PROPAGATORS``."""
+    """Where a message comes from, by the propagators of ``OTEL_PROPAGATORS``; None where one of them fails of
+    it: others wrote them, a publisher wrote the headers, and the same message would come again and again."""
     texts = {name: text for name in headers if isinstance(name, str) and (text := text_of(headers, name))}
-    found = trace.get_current_span(propagate.extract(texts, Context())).get_span_context()
+    try:
+        found = trace.get_current_span(propagate.extract(texts, Context())).get_span_context()
+    except Exception:
+        return None
     if not found.is_valid:
         return None
     return Parent(f"{found.trace_id:032x}", f"{found.span_id:016x}", int(found.trace_flags))
 
 
 def inject(of: Trace, span_id: str) -> dict[str, str]:
-    """The headers that carry a trace on, by the same."""
+    """The headers that carry a trace on, by the same: as many as they can say."""
     carrier: dict[str, str] = {}
-    propagate.inject(carrier, _context(of, span_id))
+    with suppress(Exception):
+        propagate.inject(carrier, _context(of, span_id))
     return carrier

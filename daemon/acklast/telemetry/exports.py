@@ -24,7 +24,9 @@ class Exports:
 
     def __init__(self, say: Say | None = None) -> None:
         """``say``: an ``Emitter.notice`` that may be called from any thread."""
-        self._lock = threading.Lock()
+        # The garbage collector may end something that logs, in this thread while it holds the lock: the line
+        # is dropped, and counted here.
+        self._lock = threading.RLock()
         self._say = say
         self._failing: dict[Signal, int] = {}
         self._overflowing: dict[Signal, bool] = {}

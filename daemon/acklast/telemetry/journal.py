@@ -6,12 +6,13 @@ stays on that stream with the rest and carries its priority in front, as sd-daem
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
 from collections.abc import Mapping
 from typing import Any, Final, TextIO
+
+from acklast.telemetry.record import dumped
 
 PRIORITIES: Final = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
 SOCKET: Final = "/run/systemd/journal/socket"
@@ -56,7 +57,7 @@ class Journal:
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, default=str)
+    return value if isinstance(value, str) else dumped(value)
 
 
 def _field(name: str, value: str) -> bytes:

@@ -14,16 +14,42 @@ from typing import Any, Final
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
+from acklast.printable import SEVERAL, safe
 from acklast.telemetry import journal
 from acklast.telemetry.events import Event, Notice, Settled
 from acklast.telemetry.journal import Journal
+from acklast.telemetry.record import writable
 from acklast.telemetry.records import Records, tee
 from acklast.telemetry.tracebacks import told_exception
 from acklast.telemetry.writer import Writer
 
 _WORRYING: Final = frozenset({"bury", "hold", "malformed", "conflict", "claim_lost"})
 _CLIENT_LOGGERS: Final = ("aio_pika", "aiormq")
-_JSON: Final = structlog.processors.JSONRenderer(default=str)
+
+
+def _whatever(render: Processor) -> Processor:
+    """A renderer that writes every line: what it cannot write of one is there by its type."""
+
+    def rendered(logger: Any, method: str, event: EventDict) -> Any:
+        try:
+            return render(logger, method, dict(event))
+        except Exception:
+            return render(logger, method, {name: writable(value) for name, value in event.items()})
+
+    return rendered
+
+
+def _harmless(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """A processor of structlog's, for lines that a terminal shows: it would do what a publisher or a handler
+    has put into a text. JSON escapes that by itself."""
+    kept = {"exception": SEVERAL}
+    return {
+        name: safe(value, kept.get(name, "")) if isinstance(value, str) else value
+        for name, value in event.items()
+    }
+
+
+_JSON: Final = _whatever(structlog.processors.JSONRenderer(default=str))
 
 
 def configure(level: str = "info", style: str = "auto", records: Records | None = None) -> LogSink:
@@ -48,7 +74,8 @@ def configure(level: str = "info", style: str = "auto", records: Records | None 
     ]
     if records is not None:
         shared.append(tee(records))
-    render: list[Processor] = [told_exception, structlog.dev.ConsoleRenderer() if console else _JSON]
+    people: list[Processor] = [_harmless, _whatever(structlog.dev.ConsoleRenderer())]
+    render: list[Processor] = [told_exception, *(people if console else [_JSON])]
     structlog.configure(
         processors=[*shared, *render[:-1], _ToJournal(Journal(), writer) if journaled else render[-1]],
         wrapper_class=structlog.make_filtering_bound_logger(number),

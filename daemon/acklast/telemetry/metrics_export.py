@@ -14,6 +14,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Final, Protocol
 
+from acklast.telemetry.batches import ended_within
 from acklast.telemetry.exports import SHUTDOWN, Exports
 from acklast.telemetry.resource import SCOPE
 from acklast.telemetry.snapshot import Snapshot
@@ -62,7 +63,7 @@ class MetricsExport:
         self._last = self._snapshot()
         self._closing.set()
         patience_s = self._exports.patience_s(Signal.METRICS, CLOSE_S)
-        if not await asyncio.to_thread(self._ended.wait, patience_s):
+        if not await ended_within(self._ended, patience_s):
             self._exports.drop(Signal.METRICS, SHUTDOWN, _size(self._last))
         if self._exporter is not None:
             with suppress(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from acklast.telemetry.metrics_data import Translation
-from acklast.telemetry.otlp import Watched, mute
+from acklast.telemetry.otlp import Watched, mute, no_redirects
 from acklast.telemetry.snapshot import Snapshot
 from acklast.telemetry.span import Attributes
 from acklast.telemetry.variables import Exporter, Route
@@ -51,13 +51,15 @@ def _exporter(route: Route) -> Any:
     from opentelemetry.exporter.otlp.proto.http import Compression as HttpCompression
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as ByHttp
 
-    return ByHttp(
+    by_http = ByHttp(
         endpoint=route.endpoint,
         headers=headers,
         timeout=route.timeout_s,
         compression=HttpCompression.Gzip if route.compression == "gzip" else HttpCompression.NoCompression,
         max_export_batch_size=_AT_ONCE,
     )
+    no_redirects(by_http)
+    return by_http
 
 
 def otlp_exporter(

@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 from opentelemetry import context
@@ -25,6 +26,7 @@ from acklast.telemetry.variables import Batching, Route, Signal
 
 MUTED: Final = ("opentelemetry.exporter.otlp", "opentelemetry.sdk")
 """What these would say with each batch is said once for each outage."""
+_MOVED: Final = 300
 
 
 class Sender:
@@ -60,7 +62,7 @@ def batches_to(
     def send(batch: Sequence[bytes]) -> None:
         sender.send(wire.request(whose, scope, batch))
 
-    return Batches(route.signal, send, exports, batching, sender.stop)
+    return Batches(route.signal, send, exports, batching, sender.stop, len)
 
 
 def mute() -> None:
@@ -156,7 +158,7 @@ def _http(route: Route) -> tuple[Any, Callable[[bytes], None]]:
         timeout=route.timeout_s,
         compression=Compression.Gzip if route.compression == "gzip" else Compression.NoCompression,
     )
-    client = exporter._client
+    client = no_redirects(exporter)
 
     def export(request: bytes) -> None:
         result = client.export(request)
@@ -164,6 +166,20 @@ def _http(route: Route) -> tuple[Any, Callable[[bytes], None]]:
             raise NotExported(f"http_{result.status_code}" if result.status_code else _name(result.error))
 
     return exporter, export
+
+
+def no_redirects(exporter: Any) -> Any:
+    """The client of an exporter by HTTP, for which nothing has arrived that was sent elsewhere: it follows no
+    redirect, and takes one for success."""
+    client = exporter._client
+    export = client.export
+
+    def strictly(request: bytes) -> Any:
+        result = export(request)
+        return replace(result, success=result.success and result.status_code < _MOVED)
+
+    client.export = strictly
+    return client
 
 
 def _http_type(signal: Signal) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -15,7 +14,7 @@ from acklast.telemetry import wire
 from acklast.telemetry.batches import Batches
 from acklast.telemetry.events import Settled
 from acklast.telemetry.exports import Exports
-from acklast.telemetry.record import Record
+from acklast.telemetry.record import Record, plain, shortened
 from acklast.telemetry.span import Attributes
 from acklast.telemetry.tracebacks import told_exception
 from acklast.telemetry.variables import Exporter, Exporting, Signal
@@ -55,7 +54,7 @@ def record_of(line: Mapping[str, Any], now_ns: int, span_id: str = "") -> Record
     return Record(
         _at(line.get("timestamp"), now_ns),
         str(line.get("level", "info")),
-        str(line.get("event", "")),
+        shortened(str(line.get("event", ""))),
         said,
         _id(line, "trace_id", _TRACE_ID),
         span_id or _id(line, "span_id", _SPAN_ID),
@@ -72,11 +71,6 @@ def _at(timestamp: object, now_ns: int) -> int:
     if not isinstance(timestamp, str):
         return now_ns
     return int(datetime.fromisoformat(timestamp).timestamp() * 1e6) * 1000
-
-
-def plain(value: object) -> str | int | float | bool:
-    """A value as an attribute may have it."""
-    return value if isinstance(value, str | int | float) else json.dumps(value, default=str)
 
 
 def tee(records: Records) -> Any:
