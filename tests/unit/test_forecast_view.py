@@ -21,6 +21,11 @@ def test_a_moment_of_the_band_is_told_to_the_second_that_holds_it() -> None:
     assert any("12:00:18Z to 12:00:24Z" in text for text, _ in lines(FOUND, None))
 
 
+def test_of_a_run_that_is_over_it_is_said_that_it_is() -> None:
+    [(text, _)] = lines(Outlook(AT), None)
+    assert text.startswith("nothing of the run is open")
+
+
 def test_json_has_the_band_as_it_is() -> None:
     [lane] = document(FOUND, None)["lanes"]
     assert (lane["earliest_s"], lane["finish_s"], lane["latest_s"]) == (18.0, 20.4, 23.0)

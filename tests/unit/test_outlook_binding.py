@@ -94,6 +94,14 @@ def test_starts_at_the_effective_rate_are_the_budgets_though_permits_are_free() 
     assert found.said.endswith("; 2/s are in force")
 
 
+def test_jobs_that_are_over_before_they_start_use_nothing_of_a_budget() -> None:
+    """Those whose deadline has passed are claimed and buried, by hundreds a second, and take no permit."""
+    expired = daemon(permits=20, busy=4, rate_per_s=20.0, started=2592)
+    found = bound(lane(expired), quota=20.0)
+    assert found.constraint is Constraint.LEDGER
+    assert found.said == "498 wait, and 2 of 10 slots are in use"
+
+
 def test_another_lane_may_use_the_budget_up() -> None:
     one = lane(daemon(permits=30, busy=14, rate_per_s=3.0, in_flight=1, started=60))
     other = lane(daemon(permits=30, busy=14, rate_per_s=3.0, started=30))

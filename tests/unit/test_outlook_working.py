@@ -81,6 +81,15 @@ def test_who_worked_unseen_has_worked_all_the_time() -> None:
     assert worked([(5, 5), (10, 10)], Times(busy_s=3600.0)) == [30.0, 60.0]
 
 
+def test_for_how_long_somebody_unseen_worked_nobody_can_tell() -> None:
+    """Such as a daemon that was killed seconds after a pause, which was last heard of before its end."""
+    times = Times(here=(Span(-900.0, -68.0), Span(-5.0)), stops=(Span(-150.0, -66.0),), busy_s=3600.0)
+    assert minutes_of([(60, 60), (20, 20), (500, 500)], 30.0, times)[:2] == [
+        Minute(60, 60, 30.0, idle_s=25.0),
+        Minute(20, 20, sure=False),
+    ]
+
+
 def test_nothing_is_made_of_nothing() -> None:
     assert minutes_of([], 30.0, LONG) == []
 

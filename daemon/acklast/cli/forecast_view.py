@@ -74,7 +74,10 @@ def lines(found: Outlook, blind: str | None) -> Iterator[Line]:
     """The lanes, each with what holds it back; then the runs, the nearest deadline first."""
     rows = [_lane(one, found.at) for one in found.lanes]
     header, *told = _columns(_LANES, rows)
-    yield header, "bold"
+    if rows:
+        yield header, "bold"
+    else:  # of a run that was asked for, and is over
+        yield "nothing of the run is open: 'acklast runs show' says how it ended", None
     for one, text in zip(found.lanes, told, strict=True):
         yield text, None
         yield f"    {_why(one)}", None

@@ -51,6 +51,10 @@ class Binding:
 _FULL: Final = 0.95
 _NEAR: Final = 0.7
 """So much of a limit in use holds a lane back where nothing else does."""
+_WITH_PERMIT: Final = 1.5
+"""Starts beyond that part of a budget took none of it: jobs that were over before they began, such as those
+whose deadline had passed.
+"""
 _RECENT: Final = 3
 _ENOUGH: Final = 8
 """Attempts, before anything is said of how many fail."""
@@ -146,7 +150,8 @@ class _Budget:
     def share(self) -> float:
         """The part of it that is in use."""
         permits = self.busy / self.permits if self.permits else 0.0
-        return max(permits, self.used_per_s / self.effective_per_s if self.effective_per_s else 0.0)
+        used = self.used_per_s / self.effective_per_s if self.effective_per_s else 0.0
+        return max(permits, used if used <= _WITH_PERMIT else 0.0)
 
     @property
     def free_per_s(self) -> float:

@@ -76,8 +76,9 @@ def _minute(
     sure = begin_s is not None
     worked = Span(window.begin_s if begin_s is None else begin_s, window.end_s)
     worked_s = sum(one.within(worked).length_s for one in _touching(at_work, worked))
-    if happened and not worked_s:  # by somebody of whom nothing is known
-        worked_s = length_s
+    if happened and not worked_s:
+        # By somebody of whom nothing is known, nor for how long: such as a daemon after its last word.
+        worked_s, sure = length_s, False
     if not happened and not waited:
         worked_s = 0.0
     return Minute(ended, started, length_s, idle_s=length_s - worked_s, fresh=rested, sure=sure)
