@@ -11,6 +11,7 @@ import ctypes
 import os
 import resource
 import signal
+import threading
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -85,9 +86,14 @@ async def passed(directory: Path, step: dict[str, Any]) -> None:
 
 
 def wreck(directory: Path, what: str) -> None:
-    """Block the event loop until the gate ``go`` is open, or end one of the daemon's own tasks."""
+    """Block the event loop until the gate ``go`` is open, or its threads for ever, or end one of the daemon's
+    own tasks."""
     if what == "loop":
         until((directory / "go").exists, timeout_s=100)
+        return
+    if what == "threads":
+        for _ in range(40):
+            asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)
         return
     [ended] = [task for task in asyncio.all_tasks() if task.get_name() == what]
     ended.cancel()

@@ -66,6 +66,17 @@ async def test_sigterm_lets_running_jobs_end_and_gives_buffered_ones_back(new_si
 
 
 @one_receiver_else_soak
+async def test_what_a_handler_leaves_in_threads_for_ever_does_not_keep_the_process(new_site: NewSite) -> None:
+    """All of the event loop's own threads, by ``asyncio.to_thread`` and its like."""
+    async with new_site() as place:
+        await place.publish(scripted("job", {"do": "wreck", "what": "threads"}))
+        with place.daemon() as daemon:
+            await place.reaches("job", State.DONE)
+            assert await daemon.drained() == Exit.OK
+        assert not receipt(daemon)["cut"]
+
+
+@one_receiver_else_soak
 async def test_a_handler_that_outlasts_the_deadline_is_cut_and_its_job_comes_back(new_site: NewSite) -> None:
     async with new_site(drain_s=0.5) as place:
         await place.publish(scripted("slow", WAIT))

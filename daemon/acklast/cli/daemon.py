@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
@@ -12,6 +13,8 @@ from acklast.cli.options import CONFIG, ConfigPath, Json, configured
 from acklast.cli.serving import logging_json
 from acklast.config import Config, load_app, select
 from acklast.errors import Exit
+from acklast.handlers.app import App
+from acklast.handlers.executor import end_with_the_process
 from acklast.runtime import run as run_daemon
 from acklast.stop import early_signals
 
@@ -36,7 +39,12 @@ def run(
         # From here on a relative path is the same file wherever a handler may go.
         again = partial(configured, settings.path, instance)
         chosen = _chosen(settings, lane, as_json)
-        return asyncio.run(run_daemon(chosen, application, lambda: _chosen(again(), lane, as_json)))
+        return asyncio.run(_run(chosen, application, lambda: _chosen(again(), lane, as_json)))
+
+
+async def _run(config: Config, app: App, read: Callable[[], Config]) -> Exit:
+    end_with_the_process()
+    return await run_daemon(config, app, read)
 
 
 def _chosen(config: Config, lanes: list[str] | None, as_json: bool) -> Config:

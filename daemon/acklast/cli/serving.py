@@ -13,6 +13,7 @@ from acklast.config import Config, LogFormat
 from acklast.config.health import Listen
 from acklast.config.rotation import Servers
 from acklast.errors import Exit
+from acklast.handlers.executor import end_with_the_process
 from acklast.ledger.connect import Address
 from acklast.notify import Notify
 from acklast.probes import Probes
@@ -81,6 +82,7 @@ async def serve(config: Config, service: Service, make: Callable[[Parts], Work])
         ConfigError, SchemaError: it must not start like this.
         LedgerUnavailable: it cannot start now.
     """
+    end_with_the_process()
     listen = service.listen
     async with telling(
         config, os.environ, scraped=listen is not None, role=service.name, metrics=service.metrics
