@@ -180,7 +180,9 @@ class Asked(Protocol):
 
 # One statement, and so one moment. Rows of one shape: ``what`` says which columns mean something. Nothing of
 # ``acklast.jobs`` is read: the counts are sums of what its triggers have added (``job_counts``). What is
-# known of open runs is looked up one by one (``offset 0``): there may be any number of others.
+# known of open runs is looked up one by one (``offset 0``): there may be any number of others. Which runs are
+# open is told row by row, and not joined: the counts come and go, so that by their statistics there are none,
+# and for a join Postgres would hold each against each.
 #
 # Dead letters come as few rows, however many lanes their publishers made up and reasons their handlers: those
 # of a lane that has neither jobs nor a daemon have none, and the rarest reasons of each are one. They are
@@ -190,13 +192,15 @@ with t as materialized (
     select now, date_trunc('minute', now) as minute from (select clock_timestamp()) as c (now)
 ),
 level as materialized (
-    select lane, run, priority, sum(queued) as queued, sum(waiting) as waiting, sum(claimed) as claimed,
-           sum(unresolved) as unresolved, sum(dead) as dead, sum(done) as done, sum(cancelled) as cancelled,
-           count(*) filter (where not summed) as added, count(*) filter (where summed) as sums
-    from acklast.job_counts where priority <> '' group by lane, run, priority
+    select g.*, run <> '' and max(queued + waiting + claimed) over (partition by run) > 0 as is_open
+    from (select lane, run, priority, sum(queued) as queued, sum(waiting) as waiting, sum(claimed) as claimed,
+                 sum(unresolved) as unresolved, sum(dead) as dead, sum(done) as done,
+                 sum(cancelled) as cancelled, count(*) filter (where not summed) as added,
+                 count(*) filter (where summed) as sums
+          from acklast.job_counts where priority <> '' group by lane, run, priority) as g
 ),
 open_runs as materialized (
-    select distinct run from level where run <> '' and queued + waiting + claimed > 0
+    select distinct run from level where is_open
 ),
 known as materialized (
     select lane from level union select lane from acklast.lane_reports union select unnest($2::text[])
@@ -214,11 +218,11 @@ from t left join level l on true group by t.now
 union all
 select 'level', l.lane, l.priority, l.run, null, null, null, l.queued, l.waiting, l.claimed, l.unresolved,
        l.dead, l.done, l.cancelled
-from level l join open_runs o on o.run = l.run
+from level l where l.is_open
 union all
 select 'level', lane, priority, null, null, null, null, sum(queued)::bigint, sum(waiting)::bigint,
        sum(claimed)::bigint, sum(unresolved)::bigint, sum(dead)::bigint, 0, 0
-from level l where not exists (select from open_runs o where o.run = l.run) group by lane, priority
+from level l where not l.is_open group by lane, priority
 union all
 select 'oldest', lane, priority, null, null, min(due), null, sum(startable)::bigint, 0, 0, 0, 0, 0, 0
 from (select s.lane, s.priority, s.due, sum(s.startable) as startable
