@@ -119,7 +119,7 @@ async def test_a_request_is_no_larger_than_a_collector_takes_and_nothing_waits_f
     batches = Batches(
         Signal.LOGS, collector.send, exports, Batching(100, 50, delay_s=60), size=lambda one: one * size
     )
-    for number in (1, 1, 1, 1, 9, 1):
+    for number in (1, 1, 1, 1, 1, 9):
         batches.put([number])
     await eventually(lambda: len(collector.taken) == 6, what="none of them waits for the rest of a batch")
     assert all(len(batch) == 1 or sum(batch) <= 3 for batch in collector.batches)

@@ -25,10 +25,12 @@ _LOOK_S: Final = 0.01
 REQUEST_BYTES: Final = 3 * 2**20
 """Of a request, unless one item alone is larger: a collector takes four megabytes unless it is told to take
 more, and refuses the whole request."""
-_LEAST_BYTES: Final = 16 * 2**20
-_ITEM_BYTES: Final = 16 * 2**10
-"""Of what waits: so much for each that may, on the average. Who logs a document for every job would have as
-many in memory as may wait, once the collector is down."""
+_LARGE: Final = 16 * 2**10
+"""Bytes of an item above which it counts as a large one. No span is: they come by the thousand, and counting
+their bytes costs more than putting them in."""
+_LARGE_BYTES: Final = 16 * 2**20
+"""Of large ones that wait. Who logs a document for every job would have as many in memory as may wait, once
+the collector is down."""
 
 
 async def ended_within(ended: threading.Event, patience_s: float) -> bool:
@@ -74,8 +76,8 @@ class Batches(Generic[T]):
         self._lock = threading.RLock()
         """Of the count of bytes: handlers' threads log too. What the garbage collector ends may log as well,
         in the midst of this, in this very thread."""
-        self._bytes = 0
-        self._most_bytes = max(_LEAST_BYTES, batching.queue * _ITEM_BYTES)
+        self._large = 0
+        """Bytes of the large ones that wait."""
         self._sending = 0
         self._cut = False
         """The last request had no room for all that waited."""
@@ -91,7 +93,7 @@ class Batches(Generic[T]):
 
     def full(self) -> bool:
         """Whether there is no room: what comes now is dropped, and need not be made."""
-        return self._closing or len(self._queue) >= self._batching.queue or self._bytes >= self._most_bytes
+        return self._closing or len(self._queue) >= self._batching.queue or self._large >= _LARGE_BYTES
 
     def drop(self, count: int) -> None:
         """Count what was not even made, as there is no room, or no time left."""
@@ -101,16 +103,21 @@ class Batches(Generic[T]):
         """Take these in, or drop and count them. From any thread; never waits."""
         if not items:
             return  # of spans that are not sampled there are none
-        queue = self._queue
-        if len(queue) + len(items) > self._batching.queue or self.full():
+        queue, size = self._queue, self._size
+        before = len(queue)
+        if before + len(items) > self._batching.queue or self._closing or self._large >= _LARGE_BYTES:
             self.drop(len(items))
             return
-        before = len(queue)
-        with self._lock:
-            self._bytes += sum(map(self._size, items))
+        for item in items:
+            if size(item) > _LARGE:
+                self._weigh(size(item))
         queue.extend(items)
-        if before < self._batching.batch <= len(queue) or self._bytes >= REQUEST_BYTES:
+        if before < self._batching.batch <= len(queue) or self._large >= REQUEST_BYTES:
             self._wake.set()
+
+    def _weigh(self, size: int) -> None:
+        with self._lock:
+            self._large += size
 
     async def close(self, within_s: float = CLOSE_S) -> None:
         """Send what is left, and count what is not sent within this time. Never raises."""
@@ -146,8 +153,8 @@ class Batches(Generic[T]):
                 break
             batch.append(queue.popleft())
             size += more
-        with self._lock:
-            self._bytes -= size
+            if more > _LARGE:
+                self._weigh(-more)
         return batch
 
     def _export(self) -> None:
