@@ -75,6 +75,7 @@ async def killed_and_repeated(place: Site, point: str, count: int) -> dict[str, 
     return {fate: n for fate, n in said["counts"].items() if n}
 
 
+@pytest.mark.soak
 async def test_a_killed_enqueue_is_repeated_and_every_row_has_one_effect(
     tmp_path: Path, broker: Broker, ledger_dsn: str
 ) -> None:

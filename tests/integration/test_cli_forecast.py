@@ -63,6 +63,7 @@ async def test_before_a_daemon_is_there_nobody_can_tell(place: Site) -> None:
     assert (run["meets"], run["margin_s"]) == ("at_risk", None)
 
 
+@pytest.mark.soak
 async def test_a_daemon_whose_slots_are_full_is_bound_by_them_and_goes_on_by_its_pace(place: Site) -> None:
     await held(place, 80)
     with place.daemon():

@@ -166,6 +166,7 @@ def test_a_kill_leaves_whole_batches_and_accounts_that_balance(command: Command)
     accounts(command)
 
 
+@pytest.mark.soak
 def test_ctrl_c_tells_what_was_removed(command: Command) -> None:
     with slowly(command) as process:
         process.send_signal(signal.SIGINT)
@@ -177,6 +178,7 @@ def test_ctrl_c_tells_what_was_removed(command: Command) -> None:
     assert pruned(json.loads(ended[0][0])) == pruned(document)
 
 
+@pytest.mark.soak
 def test_a_second_pass_is_told_to_wait(command: Command) -> None:
     with slowly(command):
         second = command("ledger", "prune", "--json")

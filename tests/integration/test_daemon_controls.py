@@ -158,6 +158,7 @@ async def test_a_pause_for_a_time_ends_by_itself_and_not_before(new_place: NewPl
         assert (await standing(place))["paused"] is None
 
 
+@pytest.mark.soak
 async def test_a_lowered_rate_is_kept_by_all_and_given_back(new_place: NewPlace) -> None:
     async with new_place(quota="40 per 1 s") as place:
         await place.publish(*(scripted(f"k-{number:03}", "done") for number in range(1000)))

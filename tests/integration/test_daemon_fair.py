@@ -109,6 +109,7 @@ async def test_a_crash_while_jobs_are_set_aside_loses_none(new_site: NewSite) ->
         assert {call.key for call in place.log.effects()} == {job.key for job in jobs}
 
 
+@pytest.mark.soak
 async def test_two_daemons_share_what_is_set_aside(one_site: NewSite) -> None:
     async with one_site(fair_by="run", lookahead=20, quota="200 per 1 s") as place:
         jobs = [scripted(f"k-{number:04}", "done") for number in range(300)]

@@ -130,6 +130,7 @@ async def test_a_server_that_crashes_and_starts_again(
         assert not scene.daemon.said("session.lost")
 
 
+@pytest.mark.soak
 async def test_connections_that_are_cut_again_and_again(
     cluster: Cluster, broker: Broker, tmp_path: Path
 ) -> None:

@@ -67,6 +67,7 @@ async def test_a_handler_that_runs_out_of_memory_and_is_told_so_fails_alone(new_
 
 
 @pytest.mark.parametrize("receiver", ["bulk"], indirect=True)
+@pytest.mark.soak
 async def test_a_job_that_takes_all_memory_is_buried_though_two_daemons_restart_at_once(
     new_site: NewSite,
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_querys_rows_are_json_and_what_json_lacks_is_text(command: Command, br
     }
 
 
+@pytest.mark.soak
 def test_a_query_of_many_rows_in_a_file_and_the_dsn_in_the_environment(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -143,6 +143,7 @@ async def test_a_daemon_of_one_lane_has_the_others_copies_kept(new_place: NewPla
             await both(place, "kept", State.DONE, State.DONE)
 
 
+@pytest.mark.soak
 async def test_an_enqueue_promises_and_publishes_a_job_in_each_lane(new_place: NewPlace) -> None:
     async with new_place() as place:
         rows = [{"id": key, LANE: ["done"], SIDE: ["done"]} for key in "ab"]

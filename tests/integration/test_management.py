@@ -44,6 +44,7 @@ def policy(broker: Broker) -> SetPolicy:
     return put
 
 
+@pytest.mark.soak
 async def test_a_policy_is_found_by_whoever_can_ask(broker: Broker, policy: SetPolicy) -> None:
     async with await broker.connect() as connection:
         await apply(connection, PLAN)

@@ -151,6 +151,7 @@ async def test_a_promise_arrives_as_the_contract_has_it_and_is_gone(
     assert await waiting(sql) == []
 
 
+@pytest.mark.soak
 async def test_many_relays_publish_each_promise_once_and_each_key_in_order(
     sql: Sql, broker: Broker, ledger_dsn: str, queue: aio_pika.abc.AbstractQueue
 ) -> None:

@@ -109,7 +109,8 @@ async def test_a_promise_that_is_too_large_keeps_no_other_back(place: Place, led
         poll_s=0.05,
     )
     async with publisher_of(config, lambda: [place.broker.url])() as publisher:
-        assert await relay.once(publisher) == 41
+        # As much as one round may hold: what came before it, then the large one alone, then the rest.
+        assert [await relay.once(publisher) for _ in range(3)] == [20, 1, 20]
     [left] = await sql.fetch("select key, tries, error from acklast.outbox")
     assert (left["key"], left["tries"]) == ("large", 1)
     assert "larger than" in left["error"]

@@ -43,6 +43,7 @@ async def test_a_watch_follows_a_run_to_its_end(new_place: NewPlace) -> None:
         assert await place.exit_of("runs", "watch", RUN) == Exit.INCOMPLETE
 
 
+@pytest.mark.soak
 async def test_a_watch_ends_with_a_cancel(new_place: NewPlace) -> None:
     async with new_place() as place:
         await place.promise([scripted("a", "done")])

@@ -136,6 +136,7 @@ async def test_what_an_older_daemon_leaves_unresolved_waits_here_too(
     assert [tuple(one) for one in letters] == [("d", False), ("u", True)]
 
 
+@pytest.mark.soak
 async def test_a_page_costs_what_it_shows_however_many_other_letters_there_are(
     unseen_postgres: PostgresWorld,
 ) -> None:
