@@ -20,6 +20,7 @@ from acklast.settle import Delivery
 from acklast.telemetry.events import Emitter, Event, Notice
 from acklast_topology.calls import bounded
 from harness import Broker, eventually
+from harness.site import one_receiver_else_soak
 
 QUEUE: Final = "jobs"
 JOBS: Final = 2000
@@ -123,6 +124,7 @@ async def consuming(
         await link.close()
 
 
+@one_receiver_else_soak
 async def test_every_delivery_is_there_once_across_every_change(
     broker: Broker, works: Works, receiver: str
 ) -> None:
@@ -168,6 +170,7 @@ async def _counted(broker: Broker, count: int) -> bool:
     return await left(broker) == count
 
 
+@one_receiver_else_soak
 async def test_a_connection_that_dies_in_the_midst_of_changes_loses_nothing(
     broker: Broker, works: Works, receiver: str
 ) -> None:

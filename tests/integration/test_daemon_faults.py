@@ -69,6 +69,7 @@ CHANNEL_ERROR = (  # what rabbit_channel:do does, which 4.3 has no more
     [(CANCEL, "the broker cancelled the consumer"), (CHANNEL_ERROR, "unknown delivery tag 999999999")],
     ids=["cancelled", "channel-error"],
 )
+@one_receiver_else_soak
 async def test_a_consumer_that_ends_is_replaced_on_the_same_connection(
     new_site: NewSite, broker: Broker, broker_node: Node, expression: str, reason: str
 ) -> None:

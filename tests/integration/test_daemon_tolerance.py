@@ -40,7 +40,7 @@ from harness.raw_messages import (
 )
 from harness.raw_publisher import RawPublisher
 from harness.scripted import LANE, TYPE
-from harness.site import NAMES, Site
+from harness.site import NAMES, Site, one_receiver_else_soak
 
 NewSite: TypeAlias = Callable[..., AbstractAsyncContextManager[Site]]
 Identity: TypeAlias = tuple[bytes, str, str]
@@ -290,6 +290,7 @@ async def test_each_named_oddity_is_done_or_kept_also_when_it_comes_again(
             assert await daemon.drained() == Exit.OK
 
 
+@one_receiver_else_soak
 async def test_whatever_is_published_is_done_or_kept_and_the_lane_goes_on(
     new_site: NewSite, broker: Broker, ledger_dsn: str
 ) -> None:
