@@ -187,6 +187,13 @@ def cases() -> Iterator[Case]:
         yield Case("retry", point, successor="two")
 
 
+def _once_a_point() -> Iterator[Case]:
+    """Each point in one scenario, another one for the next point."""
+    for number, point in enumerate(faults.POINTS):
+        passing = [case for case in CRASHES if case.point == point and case.successor == "one"]
+        yield passing[number % len(passing)]
+
+
 def _once_a_window() -> Iterator[Case]:
     """Each window once in each scenario, by another point of it in the next scenario."""
     for number, scenario in enumerate(SCENARIOS):
@@ -194,12 +201,6 @@ def _once_a_window() -> Iterator[Case]:
             points = [point for point, falls_into in WINDOWS.items() if falls_into is window]
             passing = [case for case in CRASHES if case.scenario == scenario.name and case.point in points]
             yield passing[number % len(passing)]
-
-
-def _each_window_once() -> Iterator[Case]:
-    """By the first of its points that is passed in any scenario."""
-    for window in Window:
-        yield next(case for case in CRASHES if WINDOWS[case.point] is window and case.successor == "one")
 
 
 def _on_the_other(case: Case) -> Case:
@@ -213,7 +214,7 @@ NEVER_PASSED: Final = tuple(case for case in cases() if not case.passed)
 OTHER_CRASHES: Final = tuple(map(_on_the_other, CRASHES))
 OTHER_NEVER_PASSED: Final = tuple(map(_on_the_other, NEVER_PASSED))
 """The same on the client library's reader. What a crash leaves hardly depends on who read the delivery: all
-of it is for the long tests, and ordinarily each window once."""
+of it is for the long tests, and ordinarily each point once."""
 
 EVERY_POINT: Final = ("success", "retry")
 """The scenarios that are crashed at every point ordinarily. Within a window the next delivery finds the same,
@@ -223,4 +224,4 @@ ORDINARILY: Final = frozenset(
     {case for case in CRASHES if case.scenario in EVERY_POINT} | {*_once_a_window(), *NEVER_PASSED}
 )
 
-OTHER_ORDINARILY: Final = frozenset(map(_on_the_other, _each_window_once()))
+OTHER_ORDINARILY: Final = frozenset(map(_on_the_other, _once_a_point()))

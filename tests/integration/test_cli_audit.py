@@ -55,6 +55,7 @@ def test_a_migration_is_put_down(tmp_path: Path, empty_dsn: str, capsys: pytest.
     assert actions(command) == ["ledger.migrate"]
 
 
+@pytest.mark.soak
 def test_commands_on_the_broker_are_put_down(
     tmp_path: Path, broker: Broker, ledger_dsn: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

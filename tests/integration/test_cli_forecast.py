@@ -91,6 +91,7 @@ async def _is_over(place: Site) -> bool:
     return (await place.run()).counts.get(State.DONE, 0) == 80
 
 
+@pytest.mark.soak
 async def test_the_exit_code_tells_how_a_run_stands_against_its_deadline(place: Site) -> None:
     await held(place, 60)
     with place.daemon():

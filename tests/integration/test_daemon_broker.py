@@ -36,6 +36,7 @@ async def came_back(daemon: Daemon, role: str) -> None:
     await daemon.says("broker.connected", role=role, generation=2)
 
 
+@one_receiver_else_soak
 async def test_a_lost_connection_is_replaced_and_no_effect_repeats(new_site: NewSite, broker: Broker) -> None:
     async with new_site() as place:
         await place.publish(

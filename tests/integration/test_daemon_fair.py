@@ -91,6 +91,7 @@ async def accounted(place: Site, done: int) -> bool:
 
 
 @one_receiver_else_soak
+@pytest.mark.soak
 async def test_a_crash_while_jobs_are_set_aside_loses_none(new_site: NewSite) -> None:
     async with new_site(fair_by="run", lookahead=20, prefetch=20, lease_s=2) as place:
         jobs = [*jobs_of("big", 200), *jobs_of("few", 20)]

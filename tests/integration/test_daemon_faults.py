@@ -91,6 +91,7 @@ async def test_a_consumer_that_ends_is_replaced_on_the_same_connection(
 
 
 @one_receiver_else_soak
+@pytest.mark.soak
 async def test_a_connection_that_is_half_open_is_given_up_on_both_sides(
     new_site: NewSite, broker: Broker
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import asyncpg
+import pytest
 
 from acklast.errors import Exit
 from acklast.ledger.api import State
@@ -27,6 +28,7 @@ async def fill(dsn: str) -> None:
     await connection.close()
 
 
+@pytest.mark.soak
 async def test_lanes_run_on_while_a_daemon_prunes(tmp_path: Path, broker: Broker, ledger_dsn: str) -> None:
     await fill(ledger_dsn)
     async with site(tmp_path, broker.url, ledger_dsn, concurrency=20) as place:

@@ -66,7 +66,7 @@ class Case:
 
 
 CASES = [Case(*case) for case in product((("ledger",), ("broker",), ("ledger", "broker")), (False, True))]
-QUICK = {"broker-refusing", "ledger-and-broker-silent"}
+QUICK = {"broker-refusing"}
 
 
 class Scene:

@@ -106,6 +106,7 @@ async def test_a_daemon_sends_again_what_a_purge_took(
 
 
 @pytest.mark.parametrize("receiver", ["bulk"], indirect=True)
+@pytest.mark.soak
 async def test_a_retry_that_the_broker_does_not_take_in_is_not_missing(
     new_site: NewSite, broker_node: Node, ledger_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

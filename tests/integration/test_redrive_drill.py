@@ -84,6 +84,7 @@ class Drill:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("letters", "gone"), [(600, 10), pytest.param(18_000, 200, marks=pytest.mark.soak)])
+@pytest.mark.soak
 async def test_a_cause_that_is_mended_for_all_but_a_few(
     new_site: NewSite, ledger_dsn: str, letters: int, gone: int
 ) -> None:
