@@ -99,6 +99,11 @@ SPANS = st.builds(
 )
 
 
+def test_next_to_no_time_is_none_of_which_a_rate_could_be_made() -> None:
+    [one] = minutes_of([(0, 1)], 1.0, Times(here=(Span(-1e-300),)))
+    assert (one.worked_s, one.sure) == (1.0, False)
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=8),
     st.floats(1, 60),

@@ -17,6 +17,8 @@ from acklast.outlook.facts import Minute
 
 _ROUNDED_S: Final = 15.0
 """By so much ``busy_s`` may be too short: the ledger counts what waits by quarters of a minute."""
+_NO_TIME_S: Final = 0.001
+"""In a shorter time nothing happens: what did, did at another, and a rate made of it would be absurd."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def _minute(
     sure = begin_s is not None
     worked = Span(window.begin_s if begin_s is None else begin_s, window.end_s)
     worked_s = sum(one.within(worked).length_s for one in _touching(at_work, worked))
-    if happened and not worked_s:
+    if happened and worked_s < _NO_TIME_S:
         # By somebody of whom nothing is known, nor for how long: such as a daemon after its last word.
         worked_s, sure = length_s, False
     if not happened and not waited:
