@@ -41,6 +41,16 @@ def found_in(text: str) -> set[str]:
     return {name for name, secret in PLANTED.items() if secret in text}
 
 
+def refused_by(url: str) -> dict[str, str]:
+    """What a daemon finds that exports to this URL, with secrets in it and beside it."""
+    return {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": url.replace("http://", f"http://user:{PLANTED['password']}@"),
+        "OTEL_EXPORTER_OTLP_HEADERS": f"api-key={PLANTED['exporter']}",
+        "ACKLAST__LOG__LEVEL": "debug",
+        **QUICK,
+    }
+
+
 def test_what_is_looked_for_is_found_where_it_is() -> None:
     assert found_in(f"... {PLANTED['payload']} ...") == {"payload"}
 
@@ -91,14 +101,7 @@ async def test_an_http_lane_tells_nothing_of_what_it_sends_and_gets(
 async def test_a_handlers_exception_and_a_collector_that_refuses_tell_nothing(new_site: NewSite) -> None:
     """The text of an exception, which may quote a provider's answer; the URL of the collector."""
     async with downstream(says(401, PLANTED["answer"])) as api:
-        at = api.url.replace("http://", f"http://user:{PLANTED['password']}@")
-        env = {
-            "OTEL_EXPORTER_OTLP_ENDPOINT": at,
-            "OTEL_EXPORTER_OTLP_HEADERS": f"api-key={PLANTED['exporter']}",
-            "OTEL_METRIC_EXPORT_INTERVAL": "200",
-            "ACKLAST__LOG__LEVEL": "debug",
-            **QUICK,
-        }
+        env = {**refused_by(api.url), "OTEL_METRIC_EXPORT_INTERVAL": "200"}
         async with new_site(app="harness.talkative:app", max_attempts=1) as place:
             await place.publish(Job.json(LANE, "k-1", {"secret": PLANTED["body"]}, type=TYPE))
             with place.daemon(env=env) as daemon:
@@ -113,13 +116,7 @@ async def test_a_handlers_exception_and_a_collector_that_refuses_tell_nothing(ne
 async def test_the_journal_is_told_nothing_that_the_log_is_not(new_site: NewSite, ledger_dsn: str) -> None:
     """The same, where systemd's journal takes what the daemon says of itself with its fields."""
     async with downstream(says(401, PLANTED["answer"])) as api:
-        at = api.url.replace("http://", f"http://user:{PLANTED['password']}@")
-        env = {
-            "OTEL_EXPORTER_OTLP_ENDPOINT": at,
-            "OTEL_EXPORTER_OTLP_HEADERS": f"api-key={PLANTED['exporter']}",
-            "ACKLAST__LOG__LEVEL": "debug",
-            **QUICK,
-        }
+        env = refused_by(api.url)
         async with new_site(app="harness.talkative:app", max_attempts=1) as place:
             headers = {"secret": PLANTED["header"], "baggage": PLANTED["key"]}
             job = Job.json(LANE, "k-1", {"secret": PLANTED["body"]}, type=TYPE, headers=headers)

@@ -14,15 +14,13 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Final, Protocol
 
-from acklast.telemetry.batches import ended_within
+from acklast.telemetry.batches import CLOSE_S, ended_within
 from acklast.telemetry.exports import SHUTDOWN, Exports
 from acklast.telemetry.resource import SCOPE
 from acklast.telemetry.snapshot import Snapshot
 from acklast.telemetry.span import Attributes
 from acklast.telemetry.variables import Exporting, Signal
 
-CLOSE_S: Final = 2.0
-"""The longest that the end of the process waits for the last export."""
 _ASK_S: Final = 10.0
 """How long the event loop may take to answer: one that is stuck is no reason to stand still too."""
 

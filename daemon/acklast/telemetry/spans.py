@@ -8,7 +8,7 @@ By OpenTelemetry's conventions for messaging and RabbitMQ: ``receive`` (taken in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
@@ -66,7 +66,7 @@ def spans_of(event: Settled, trace: Trace, names: Names, clock: Clock) -> list[S
         times = ns(began), ns(max(began, ended))
         spans.append(Span(does.process, place, own, parent_id, True, *times, _said(event), failed, linked))
     if trace.calls or trace.sends:
-        spans += _beside(event, trace, names, ns, own or parent_id, remote=not own)
+        spans += _beside(event, trace, place, names, ns, own or parent_id, remote=not own)
     lost = None if event.acked else _LOST
     times = ns(min(ended, clock.monotonic)), clock.epoch_ns
     spans.append(Span(does.settle, place, new_span_id(), settling, not own, *times, error=lost))
@@ -86,15 +86,15 @@ def _received(event: Settled, trace: Trace, settled: float) -> tuple[float, floa
 def _beside(
     event: Settled,
     trace: Trace,
+    place: Place,
     names: Names,
     ns: Callable[[float], int],
     parent_id: str | None,
     *,
     remote: bool,
 ) -> Iterator[Span]:
-    """The calls of its handler, and what was published for it."""
-    state = text_of(trace.raw.headers, TRACESTATE)
-    place = Place(trace.trace_id, (), trace.parent, state)
+    """The calls of its handler, and what was published for it: in its place, and of other messages."""
+    place = replace(place, attributes=())
     for call in trace.calls:
         yield _call(call, place, trace.span_id, ns)
     for send in trace.sends:

@@ -50,7 +50,7 @@ class Traces:
                 # Not even made: what is dropped costs next to nothing.
                 self._batches.drop(_count(trace))
                 return
-            self._batches.put(self._encode(spans_of(event, trace, self._names, now())))
+            self.add(spans_of(event, trace, self._names, now()))
         elif isinstance(event, Published) and event.posted:
             sampled = [one for one in event.posted if self._samples(one.parent.trace_id, one.parent)]
             clock = now()
